@@ -15,6 +15,9 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
     Tables, and their optimizer slots, stay with their ranks: see `sok1x.broadcast_global_variables`. As each step takes
     all ranks, they must make equally many: that is checked too.
 
+    In eager execution `fit` may make variables in its first step, as of layers that have not been called before. The
+    ranks get those too, before that step computes anything; with `run_eagerly`, right after it.
+
     Args:
         root_rank: the rank whose values all get.
         device: where the values pass through, as for `tf.device`; '' leaves the choice to TensorFlow.
@@ -49,7 +52,7 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
         self._variables: List[Any] = []  # the graph's, of which it was made
 
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
-        """Broadcasts; called by `fit`, which has made all variables by then.
+        """Broadcasts; called by `fit`, which in a graph has made all variables by then.
 
         Args:
             logs: unused.
@@ -57,10 +60,10 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
         Raises:
             ValueError: the ranks' batches or epochs differ in number.
         """
-        session = _session()
-        lengths = self._made(session.graph).exchange(session, _length(self.params))
+        session, variables = _session(), self._trained() if eager.is_on() else []
+        told = self._made(session.graph).exchange(session, _length(self.params) + [len(variables)])
         for place, what in enumerate(("batches an epoch", "epochs")):
-            numbers = [length[place] for length in lengths]
+            numbers = [one[place] for one in told]
             if len(set(numbers)) > 1:
                 raise ValueError("fit: got {} {} on the ranks in turn, expected one number, as each step takes all "
                                  "ranks: give every rank equally many samples, or the same steps_per_epoch".format(
@@ -68,13 +71,45 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
         if self._everywhere is not None:
             session.run(self._everywhere)
             return
-        # What `fit` is about to train: eager variables are in no graph's list.
+        if any(one[-1] != len(variables) for one in told):  # some have called the model before `fit`, others have not
+            variables = []
+        self._broadcast(variables)
+        self._watch_first_step(variables)
+
+    def _trained(self) -> List[Any]:
+        """What eager `fit` trains, as far as it is made: eager variables are in no graph's list."""
         optimizer = self.model.optimizer
         if not hasattr(optimizer, "variables"):  # Keras' cover of one of TensorFlow 1's
             optimizer = optimizer.optimizer
         made = optimizer.variables() if callable(optimizer.variables) else optimizer.variables
+        try:
+            return list(self.model.variables) + list(made)
+        except ValueError:  # of a model that must be built before Keras tells
+            return list(made)
+
+    def _broadcast(self, variables: List[Any]) -> None:
         with tf.init_scope(), tf.device(self.device):
-            broadcast.of_variables(list(self.model.variables) + list(made), self.root_rank)
+            broadcast.of_variables(variables, self.root_rank)
+
+    def _watch_first_step(self, known: List[Any]) -> None:
+        """Has `fit`'s next call of its function broadcast what that call makes; later ones are Keras' own again."""
+        model, step = self.model, self.model.train_function
+
+        def broadcast_new() -> None:
+            self._broadcast([one for one in self._trained() if not any(one is of for of in known)])
+
+        def first(iterator: Any) -> Any:
+            model.train_function = step
+            traced = hasattr(step, "get_concrete_function") and not tf.config.functions_run_eagerly()
+            if traced:  # which makes all variables, and computes nothing
+                step.get_concrete_function(iterator)
+                broadcast_new()
+            logs = step(iterator)
+            if not traced:
+                broadcast_new()
+            return logs
+
+        model.train_function = first
 
     def _made(self, graph: tf.Graph) -> Ranks:
         """Has the ops be those for the graph's variables: made again where some have been made since the last time."""

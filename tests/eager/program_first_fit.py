@@ -1,0 +1,75 @@
+"""Run by test_eager_keras.py: models whose variables `fit` makes in its first step, and begins otherwise on each rank."""
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+tf.compat.v1.enable_v2_behavior()
+import sok1x as sok  # noqa: E402
+from sok1x import launch  # noqa: E402
+
+KEYS, DIM, SAMPLES, BATCH = 40, 3, 48, 8
+layers = tf.keras.layers
+
+
+class Model(tf.keras.Model):
+    """As Keras' guide has it: a layer knows its weights' shapes when it is called."""
+
+    def __init__(self, embedding, begin):
+        super().__init__()
+        self.embedding, self.flat, self.hidden, self.out = embedding, layers.Flatten(), *dense_layers(begin)
+        if launch.current().rank == 0:  # and the others in `fit`
+            self.hidden.build([None, 2 * DIM])
+
+    def call(self, keys):
+        return self.out(self.hidden(self.flat(self.embedding(keys))))
+
+
+def dense_layers(begin):
+    return [layers.Dense(units, kernel_initializer=tf.keras.initializers.Constant(begin)) for units in (4, 1)]
+
+
+def sequential(embedding, begin):
+    return tf.keras.Sequential([layers.Reshape([2, 1]), embedding, layers.Flatten(), *dense_layers(begin)])
+
+
+def trained(make, embedding, begin, optimizer, part, loss_weight, **options):
+    callbacks = options.pop("callbacks", None)
+    model = make(embedding, begin)
+    model.compile(optimizer, "mse", loss_weights=[loss_weight], **options)
+    random = np.random.RandomState(7)
+    keys, labels = random.randint(0, KEYS, [SAMPLES, 2, 1]), random.normal(size=[SAMPLES, 1])
+    for epochs in (2, 1):
+        model.fit(keys[part], labels[part], batch_size=len(labels[part]) * BATCH // SAMPLES, epochs=epochs, verbose=0,
+                  shuffle=False, callbacks=callbacks)
+    return model
+
+
+def main():
+    sok.init()
+    rank, ranks = launch.current().rank, launch.current().size
+    for make in (Model, sequential):
+        for options in ({}, {"steps_per_execution": 3}, {"run_eagerly": True}):
+            check(make, tf.keras.optimizers.Adam, options, rank, ranks)
+    check(Model, tf.keras.optimizers.legacy.Adam, {}, rank, ranks)
+    print("rank", rank, "ok")
+
+
+def check(make, optimizer, options, rank, ranks):
+    table = layers.Embedding(KEYS, DIM, embeddings_initializer="ones")
+    expected = trained(make, table, 0.1, optimizer(0.02), slice(None), 1.0)
+    layer = sok.All2AllDenseEmbedding(None, DIM, 2, 1, embedding_initializer="ones")
+    model = trained(make, layer, 0.1 * (rank + 1), sok.DistributedOptimizer(optimizer(0.02), average=False),
+                    slice(rank, None, ranks), 1.0 / ranks, callbacks=[sok.BroadcastGlobalVariablesCallback(0)],
+                    **options)
+    if not options.get("run_eagerly"):  # whose first step is over before anybody knows the weights
+        for one, other in zip(model.layers[-2:], expected.layers[-2:]):
+            np.testing.assert_allclose(one.kernel, other.kernel, rtol=1e-4, atol=1e-5)
+        keys, rows = sok.export(layer.embedding_variable)
+        np.testing.assert_allclose(rows, tf.gather(table.embeddings, keys), rtol=1e-4, atol=1e-5)
+    kernel = model.layers[-1].kernel.numpy().ravel()
+    print("kernel {} {} {} {}".format(make.__name__, optimizer.__module__, options, kernel), flush=True)
+
+
+if __name__ == "__main__":
+    main()
