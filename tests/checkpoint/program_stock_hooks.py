@@ -118,6 +118,42 @@ def one_model_dir(folder, rank, ranks):
     assert steps == [1, 2, 3], steps
 
 
+def supervisors(folder, rank, ranks):
+    """All ranks' Supervisors have one logdir: one file of summaries, of which the loop says when all compute them."""
+    sok.init()
+    model = Model(rank, ranks, start=False)
+    own = "{} of {}".format(folder, rank)
+    with model.graph.as_default():
+        seen = tf.summary.scalar("seen", model.weights[0])
+        looked_up = tf.summary.scalar("looked_up", tf.reduce_sum(model.values[0]))
+        writer = tf.summary.FileWriter(own)
+
+    def run(logdir, **options):
+        model.graph._unsafe_unfinalize()  # what a Supervisor has finalized
+        with model.graph.as_default():
+            supervisor = tf.train.Supervisor(logdir=logdir, save_model_secs=0, **options)
+            with supervisor.managed_session() as session:
+                for _ in range(3):
+                    session.run(model.step)
+                    supervisor.summary_computed(session, session.run(seen))
+
+    run(folder, summary_op=looked_up, save_summaries_secs=0)
+    run(folder + " by hand", summary_writer=writer, save_summaries_secs=0)
+    timed = {"save_summaries_secs": 1000, "global_step": None}
+    run(folder + " by clock", summary_op=seen, **timed)
+    refused(ValueError, lambda: run(folder + " by clock", summary_op=looked_up, **timed),
+            "got 'looked_up:0'", "/lookup'", "by this rank's own clock", "sv.summary_computed")
+    yield
+    files = [name for name in os.listdir(folder) if name.startswith("events")]
+    assert len(files) == 1, files
+    for of in folder, own:
+        steps = []
+        for name in (name for name in os.listdir(of) if name.startswith("events")):
+            steps += [event.step for event in tf.train.summary_iterator(os.path.join(of, name))
+                      for value in event.summary.value if value.tag == "seen"]
+        assert steps == [1, 2, 3], steps
+
+
 def manager_beside(folder, rank, ranks):
     """TensorFlow's hook saves all to its folder, where a manager has another one."""
     for begun in (0, 3):

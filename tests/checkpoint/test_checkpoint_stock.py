@@ -6,7 +6,7 @@ from ranks import run_ranks
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CASES = {"program_stock.py": ("paths", "parts", "reads", "swapping", "own", "failures"),
-         "program_stock_hooks.py": ("clocks", "keras", "one_model_dir", "rank_0_alone", "urls")}
+         "program_stock_hooks.py": ("clocks", "keras", "one_model_dir", "supervisors", "rank_0_alone", "urls")}
 
 
 @pytest.mark.parametrize("program", CASES)

@@ -1,6 +1,4 @@
-"""Run by test_eager_keras.py: models whose variables `fit` makes in its first step, and begins otherwise on each rank."""
-import sys
-
+"""Run by test_eager_keras.py: models whose variables `fit` makes in its first step, each rank its own."""
 import numpy as np
 import tensorflow as tf
 

@@ -28,4 +28,5 @@ Layers, models and values:
     warm_start              values from checkpoints
     in_memory_evaluation    what an Estimator's InMemoryEvaluatorHook cannot copy
     summaries               summaries of rank 0 alone
+    supervisors             those of tf.train.Supervisor
 """

@@ -8,7 +8,7 @@ from sok1x.core.frameworks import wrapping
 from sok1x.launch import launcher
 
 
-class _NoWriter:
+class NoWriter:
     """Has a `tf.summary.FileWriter`'s methods, and writes nothing."""
 
     def __init__(self, logdir: str) -> None:
@@ -36,18 +36,50 @@ def watch() -> None:
     wrapping.wrap(tf.summary.FileWriterCache, "get", _get)
 
 
+def without(logdir: str) -> NoWriter:
+    """What a rank other than 0 has in place of a writer.
+
+    Args:
+        logdir: where that would write.
+
+    Example:
+        >>> import tempfile
+        >>> from sok1x.core.frameworks import summaries
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     summaries.without(folder).flush()
+    """
+    _make(logdir)
+    tf.logging.info("Rank %d writes no summaries to %s: rank 0 does.", rank(), logdir)
+    return NoWriter(logdir)
+
+
+def rank() -> int:
+    """This rank; before the ranks have joined, as hooks begin, what the launcher says.
+
+    Example:
+        >>> from sok1x.core.frameworks import summaries
+        >>> summaries.rank()
+        0
+    """
+    world = launch.current()
+    if world is not None:
+        return int(world.rank)
+    try:
+        found = launcher.detect()
+    except launch.LaunchError:  # told when the ranks join
+        return 0
+    return 0 if found is None else int(found.rank)
+
+
 def _get(stock: Callable[[str], Any]) -> Callable[[str], Any]:
-    without: Dict[str, _NoWriter] = {}
+    known: Dict[str, NoWriter] = {}
 
     def get(logdir: str) -> Any:
-        rank = _rank()
-        if not rank:
+        if not rank():
             return stock(logdir)
-        if logdir not in without:
-            without[logdir] = _NoWriter(logdir)
-            _make(logdir)
-            tf.logging.info("Rank %d writes no summaries to %s: rank 0 does.", rank, logdir)
-        return without[logdir]
+        if logdir not in known:
+            known[logdir] = without(logdir)
+        return known[logdir]
 
     return get
 
@@ -58,15 +90,3 @@ def _make(logdir: str) -> None:
         tf.io.gfile.makedirs(logdir)
     except tf.errors.OpError:  # said where something is to be written there
         pass
-
-
-def _rank() -> int:
-    """This rank; before the ranks have joined, as hooks begin, what the launcher says."""
-    world = launch.current()
-    if world is not None:
-        return int(world.rank)
-    try:
-        found = launcher.detect()
-    except launch.LaunchError:  # told when the ranks join
-        return 0
-    return 0 if found is None else int(found.rank)

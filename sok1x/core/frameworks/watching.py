@@ -12,6 +12,7 @@ from sok1x.core.frameworks import (
     other_steps,
     run_gradients,
     summaries,
+    supervisors,
     tape_gradients,
     warm_start,
 )
@@ -53,6 +54,7 @@ def watch(table: Table) -> None:
     keras_attributes.watch()
     eager_checkpoints.watch()
     summaries.watch()
+    supervisors.watch()
     warm_start.watch()
     newer_optimizers.watch()
     moving_averages.watch()
