@@ -124,6 +124,20 @@ def test_what_does_not_fit_says_both_values(tmp_path, random, changes, words):
         TableSource(checkpoint, table.name, 0, 2, wanted_of(table, **changes))
 
 
+@pytest.mark.parametrize("saved, wanted, remedy", [
+    (("m/t_1", "v/t_1"), ("m/t", "v/t"), "as often and in the order"),
+    (("Adam_1/t/m", "Adam_1/t/v"), ("Adam/t/m", "Adam/t/v"), "as often and in the order"),
+    (("t/Adam", "t/Adam_1"), ("t/Adam", "t/Adam_1", "t/Adam_2"), "saved with another optimizer"),
+    (("m/t", "m/t_1"), ("m/t_2",), "saved with another optimizer"),
+    (("m/t_1",), ("rms/t",), "saved with another optimizer")])
+def test_slots_under_other_numbers_are_of_another_compile(tmp_path, random, saved, wanted, remedy):
+    table = made_checkpoints.hash_table(random, slots=saved)
+    checkpoint = Checkpoint(made_checkpoints.save(tmp_path, [table]))
+    with pytest.raises(MismatchError, match="has no 'slot:.*" + remedy):
+        TableSource(checkpoint, table.name, 0, 2, wanted_of(table, parts={
+            "slot:" + slot: ("float32", (table.dim,)) for slot in wanted}))
+
+
 def test_fewer_rows_than_needed(tmp_path, random):
     table = made_checkpoints.hash_table(random, used=300)
     folder = made_checkpoints.save(tmp_path, [table])

@@ -6,8 +6,9 @@ their numbers. Where one rank has, or had, all rows (`graph_ops.stores.placement
 read that one; a rank without keys reads none.
 """
 import math
+import re
 from contextlib import ExitStack
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from sok1x.graph_ops.stores.placement import BY_KEY, Placement
 _OTHER_OPTIMIZER = (
     " It was saved with another optimizer: build the model with that one; or write the rows alone with it (sok.dump) "
     "and load them here (sok.load), where this optimizer begins anew.")
+_OTHER_NUMBER = (
+    " It was saved with such an optimizer, but as another of its program: call compile, or make optimizers, as often "
+    "and in the order of that program.")
 
 
 class Wanted(NamedTuple):
@@ -203,15 +207,25 @@ class TableSource:
                     continue  # it was saved by a table that did not forget, or did by other scores
                 raise MismatchError("{} has no '{}' of table '{}', which the model has; it has {}.{}".format(
                     self._checkpoint.folder, part, self._name, ", ".join(sorted(table.parts)),
-                    _OTHER_OPTIMIZER if part.startswith(shard_names.SLOT) else ""))
+                    self._remedy(part)))
             self._expect("dtype of " + part, table.parts[part].dtype, dtype)
             self._expect("shape of a row of " + part, list(table.parts[part].row_shape), list(row_shape))
+
+    def _remedy(self, part: str) -> str:
+        if not part.startswith(shard_names.SLOT):
+            return ""
+        return _OTHER_NUMBER if _slots(self._wanted.parts) == _slots(self._table.parts) else _OTHER_OPTIMIZER
 
     def _expect(self, what: str, saved: Any, wanted: Any) -> None:
         if saved != wanted:
             raise MismatchError(
                 "{} of table '{}' is {} in {}, and {} in the model: build the layer as it was when the checkpoint was "
                 "saved.".format(what, self._name, saved, self._checkpoint.folder, wanted))
+
+
+def _slots(parts: Iterable[str]) -> List[str]:
+    """Names of slots without the numbers that TensorFlow gives to names that there are already."""
+    return sorted(re.sub("_[0-9]+(?=/|$)", "", part) for part in parts if part.startswith(shard_names.SLOT))
 
 
 def _rows_of_all(keys: Optional[int]) -> Any:
