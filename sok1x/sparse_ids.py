@@ -185,9 +185,10 @@ def weights_in_place(table: str, weights: Any, values: tf.Tensor, bags: Bags, fu
     if others is None:
         return values
     with tf_ops.colocate_with(None, ignore_existing=True), tf.device("/device:CPU:0"):  # the words are there
-        same = tf.cond(tf.reduce_all(tf.equal(tf.shape(places), tf.shape(others))),
-                       lambda: tf.reduce_all(tf.equal(places, others)), lambda: tf.constant(False))
-        check = tf.debugging.Assert(same, [
+        # What is of other shapes is not equal, one False; but one place is to any number of them that are alike.
+        equal = tf.raw_ops.Equal(x=places, y=others, incompatible_shape_error=False)
+        same = tf.reduce_all(tf.equal(tf.shape(places), tf.shape(others))) & tf.reduce_all(tf.reshape(equal, [-1]))
+        check = tf.raw_ops.Assert(condition=same, data=[
             "sok1x.{}: sp_weights: got other {} for '{}' than those of the ids, expected a weight for each id in the "
             "same place: got, and the ids':".format(function, _kind(ragged), table), others, places], summarize=20)
     if tf.executing_eagerly():

@@ -9,7 +9,9 @@ from sok1x.deeprec.lookups import Lookup, lookup_many
 from sok1x.feature_column import groups, present_values
 from sok1x.feature_column.key_column import key_column_of
 from sok1x.graph_ops.bridge.tensorflow_versions import feature_column_v2 as v2
+from sok1x.sparse_ids import bags_of, weights_in_place, weights_of
 
+_FUNCTION = "feature_column"  # for messages
 Pair = v2.CategoricalColumn.IdWeightPair
 
 
@@ -72,16 +74,19 @@ def look_up(table: EmbeddingVariable, column: Any, pair: Any, combiner: str, max
         [[5.0], [0.0]]
     """
     ids, weights, shape = _matrix(*pair)
-    if _has_negative(column):
+    negative, light = _has_negative(column), weights is not None and combiner != "sum"
+    if weights is not None and (negative or light):  # what is left of both could not show that they were not as many
+        weights = _in_place(table.table.name, ids, weights)
+    if negative:
         ids, weights = _retained(ids, weights, ids.values >= 0)
-    if weights is not None and combiner != "sum":
+    if light:
         ids, weights = _retained(ids, weights, weights.values > 0)
     given = [ids.indices, ids.values] + ([] if weights is None else [weights.values])
     splits = None if weights is not None or max_norm is not None else present_values.row_splits(ids)
     bags = ids if splits is None else tf.RaggedTensor.from_row_splits(ids.values, splits, validate=False)
     with groups.together(group, resolver, given):
         rows, = lookup_many([Lookup(table, bags, weights, combiner, training=None if trainable else False,
-                                    max_norm=max_norm, function="feature_column")])
+                                    max_norm=max_norm, function=_FUNCTION)])
     if shape is None:
         return rows
     dim = table.table.dim
@@ -98,6 +103,22 @@ def _matrix(ids: tf.SparseTensor, weights: Optional[tf.SparseTensor]) -> Tuple[A
     if weights is not None:
         weights = tf.SparseTensor(ids.indices, weights.values, ids.dense_shape)
     return ids, weights, shape
+
+
+def _in_place(label: str, ids: tf.SparseTensor, weights: tf.SparseTensor) -> tf.SparseTensor:
+    """The weights, which fail where there are not as many as ids, or they lie in other places, in the ids' own."""
+    bags = bags_of(label, ids, _FUNCTION)
+    values = weights_of(label, weights, bags, _FUNCTION, weights.dtype)
+    with on_host():
+        if weights.indices is ids.indices:  # those of ids with more dimensions, which may yet be more or fewer
+            sizes = [tf.size(values), tf.size(ids.values)]
+            with tf.control_dependencies([tf.raw_ops.Assert(condition=tf.equal(*sizes), data=[
+                    "sok1x.feature_column: sp_weights: expected one for each id of '{}': got weights, and ids:".format(
+                        label), *sizes])]):
+                values = tf.identity(values)
+        else:
+            values = weights_in_place(label, weights, values, bags, _FUNCTION)
+    return tf.SparseTensor(ids.indices, values, ids.dense_shape)
 
 
 def _has_negative(column: Any) -> bool:

@@ -1,0 +1,69 @@
+"""Feature columns on one rank where something is odd about features, names or scopes: as TensorFlow's columns do."""
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+
+import sok1x as sok
+
+ours, stock = sok.feature_column, tf.feature_column
+MATRIX = np.arange(20, dtype=np.float32).reshape(10, 2) + 1
+
+
+@pytest.fixture(autouse=True)
+def graph():
+    sok.init()
+    with tf.Graph().as_default() as made:
+        yield made
+
+
+def matrix(shape, dtype=None, partition_info=None, **_):
+    return tf.constant(MATRIX)
+
+
+def run(*fetches):
+    with tf.Session() as session:
+        session.run([tf.global_variables_initializer(), tf.tables_initializer()])
+        return session.run(fetches)
+
+
+def unknown(sparse):
+    """The same with a number of values that the graph does not know."""
+    return tf.SparseTensor(tf.placeholder_with_default(sparse.indices, [None, sparse.indices.shape[1]]),
+                           tf.placeholder_with_default(sparse.values, [None]), sparse.dense_shape)
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("combiner", ["mean", "sum"])
+@pytest.mark.parametrize("base", [
+    stock.categorical_column_with_identity("ad", 10),
+    stock.categorical_column_with_vocabulary_list("ad", list(range(10)), dtype=tf.int64)], ids=["identity", "words"])
+@pytest.mark.parametrize("count", [3, 4, 5])
+def test_weights_are_as_many_as_ids(count, base, combiner, deep):
+    places = np.array([[0, 0], [0, 1], [1, 0], [2, 0], [2, 1]])
+    shape = [3, 2]
+    if deep:
+        places, shape = np.insert(places, 1, 0, axis=1), [3, 1, 2]
+    features = {
+        "ad": unknown(tf.SparseTensor(places[:4], tf.constant([3, 4, 2, 5], tf.int64), shape)),
+        "weight": unknown(tf.SparseTensor(places[:count], [1.0, 3.0, 1.0, 2.0, 9.0][:count], shape))}
+    column = stock.weighted_categorical_column(base, "weight")
+    found = []
+    for side in (ours, stock):
+        layer = stock.input_layer(features, [side.embedding_column(column, 2, combiner, initializer=matrix)])
+        if count != 4:
+            with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+                run(layer)
+            assert side is stock or "expected " in str(caught.value)  # in words
+        else:
+            found += run(layer)
+    if found:
+        np.testing.assert_allclose(*found)
+
+
+def test_one_weight_for_no_ids_is_refused_too():
+    features = {"ad": unknown(tf.SparseTensor(np.zeros([0, 2], np.int64), tf.constant([], tf.int64), [1, 1])),
+                "weight": unknown(tf.SparseTensor([[0, 0]], [1.0], [1, 1]))}
+    column = stock.weighted_categorical_column(stock.categorical_column_with_identity("ad", 10), "weight")
+    layer = stock.input_layer(features, [ours.embedding_column(column, 2, initializer=matrix)])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="than those of the ids"):
+        run(layer)
