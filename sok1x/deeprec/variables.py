@@ -1,7 +1,7 @@
 """EmbeddingVariables: `tf.get_embedding_variable` of DeepRec."""
 import contextlib
 import dataclasses
-from typing import Any, Optional
+from typing import Any, Iterator, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -23,6 +23,7 @@ from sok1x.lookup import all2all_dense_embedding
 __all__ = ["EmbeddingVariable", "get_embedding_variable"]
 
 _MATRIX = 4096  # rows of the matrix that DeepRec asks initializers for, where nobody says how many
+_PASSING = ("Switch", "Enter", "Identity")  # a handle, into the branches and loops of a graph
 _LOOKUPS = ("operations.dense_lookup.", "operations.combined_lookup.", "operations.local_lookup.")
 
 
@@ -88,7 +89,7 @@ class EmbeddingVariable(DynamicVariable):
         if placement == self.table.placement:
             return
         if any(op_types.is_ours(op) and op.get_attr("function").decode().startswith(_LOOKUPS)
-               for op in self._handle.consumers()):
+               for op in _takers(self._handle)):
             raise ValueError("{}: target_gpu: got {} for a table that is looked up already, expected it before the "
                              "first lookup".format(label, rank))
         self._move(placement)
@@ -139,6 +140,14 @@ class EmbeddingVariable(DynamicVariable):
             [2]
         """
         return self.size
+
+
+def _takers(tensor: tf.Tensor) -> Iterator[tf.Operation]:
+    """The ops that take a tensor, also in branches and loops."""
+    for op in tensor.consumers():
+        yield op
+        for passed in op.outputs if op.type in _PASSING else ():
+            yield from _takers(passed)
 
 
 def get_embedding_variable(name: str, embedding_dim: int, key_dtype: Any = tf.int64, value_dtype: Any = None,

@@ -214,6 +214,20 @@ def test_target_gpu():
         items.target_gpu = -1
 
 
+@pytest.mark.parametrize("inside", [
+    lambda look: tf.cond(tf.placeholder_with_default(True, []), look, lambda: tf.zeros([1, 2])),
+    lambda look: tf.while_loop(lambda i, _: i < 2, lambda i, _: (i + 1, look()), [0, tf.zeros([1, 2])]),
+    lambda look: tf.while_loop(lambda i, _: i < 2, lambda i, _: (i + 1, tf.cond(i > 0, look, lambda: tf.zeros([1, 2]))),
+                               [0, tf.zeros([1, 2])])], ids=["branch", "loop", "branch of a loop"])
+def test_target_gpu_after_a_lookup_in(inside):
+    tf.disable_control_flow_v2()
+    items, others = (deeprec.get_embedding_variable(name, 2) for name in ("items", "others"))
+    inside(lambda: tf.ensure_shape(deeprec.group_embedding_lookup([items], [[7]])[0], [1, 2]))
+    with pytest.raises(ValueError, match="looked up already"):
+        items.target_gpu = 0
+    others.target_gpu = 0
+
+
 @pytest.mark.parametrize("arguments, kind, words", [
     (dict(ev_option=Option(ht_type="dense_hash_map_lockless")), ValueError, "ht_type: got 'dense_.*no counterpart"),
     (dict(ev_option=Option(ht_partition_num=7)), ValueError, "ht_partition_num: got 7.*no counterpart"),
