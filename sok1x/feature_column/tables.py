@@ -8,6 +8,7 @@ import tensorflow.compat.v1 as tf
 from sok1x import launch
 from sok1x.core import joining
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.frameworks import keras_attributes
 from sok1x.core.options import initializers
 from sok1x.core.tables import scoped_tables
 from sok1x.deeprec import stepping, variables
@@ -150,7 +151,8 @@ def add_to_layer(layer: Any, name: str, table: EmbeddingVariable, rows_alone: bo
     others = table.index + [table.stamps, table.steps] + list(table.forgetting.values())
     for variable in others if rows_alone else ():
         backend.track_variable(variable)
-    setattr(layer, "_sok1x_table_of_{}".format(name), [table] + ([] if rows_alone else others))
+    with keras_attributes.rows_alone.entered(rows_alone or None):
+        setattr(layer, "_sok1x_table_of_{}".format(name), [table] + ([] if rows_alone else others))
 
 
 def _of_buckets(name: str, buckets: int, dimension: int, initializer: Any, trainable: bool,

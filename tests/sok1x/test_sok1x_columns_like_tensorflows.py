@@ -2,9 +2,12 @@
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+import tensorflow.compat.v2 as tf2
 
 import sok1x as sok
+from sok1x.graph_ops.bridge.tensorflow_versions import linear_model_layers
 
+LinearModel = linear_model_layers()[0]
 ours, stock = sok.feature_column, tf.feature_column
 MATRIX = np.arange(20, dtype=np.float32).reshape(10, 2) + 1
 
@@ -67,3 +70,27 @@ def test_one_weight_for_no_ids_is_refused_too():
     layer = stock.input_layer(features, [ours.embedding_column(column, 2, initializer=matrix)])
     with pytest.raises(tf.errors.InvalidArgumentError, match="than those of the ids"):
         run(layer)
+
+
+def test_a_linear_models_weights_are_rows_alone():
+    """Keras' optimizers, which canned estimators of TensorFlow 2 have, find no gradient of any others."""
+    model = LinearModel([ours.categorical_column_with_embedding("ad", tf.int64)])
+    model({"ad": tf.constant([[1], [2]], tf.int64)})
+    assert [one.op.name.split("/", 1)[1] for one in model.variables] == ["ad/weights", "bias_weights"]
+    assert len([one for one in tf.global_variables() if "ad/weights/" in one.name]) == 4
+
+
+def test_canned_linear_estimators_of_tensorflow_2(tmp_path):
+    def features():
+        ids, labels = np.arange(12)[:, np.newaxis] % 5, np.arange(12) % 3 == 0
+        return tf.data.Dataset.from_tensor_slices(({"ad": ids}, labels.astype(np.float32))).batch(4)
+
+    found = []
+    for column in (ours.categorical_column_with_embedding("ad", tf.int64),
+                   stock.categorical_column_with_identity("ad", 5)):
+        optimizers = tf2.keras.optimizers
+        made = tf2.estimator.LinearClassifier(
+            [column], str(tmp_path / str(len(found))), optimizer=getattr(optimizers, "legacy", optimizers).SGD(0.1))
+        made.train(features, steps=3)
+        found.append(made.evaluate(features)["loss"])
+    np.testing.assert_allclose(*found, rtol=1e-6)

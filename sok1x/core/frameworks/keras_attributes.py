@@ -5,6 +5,8 @@ its rows. What lies beside them says whose they are. So that is among the weight
 of the kind that it has in the layers of sok1x: what `get_weights` gives, and the early stopping that restores the best
 weights keeps, is then a whole table, and `set_weights` puts it back with its keys.
 
+Inside `rows_alone` a layer is given the rows, and nothing more is among its weights.
+
 What incremental dumps have noted of the table before is void from then on, as when a checkpoint is restored.
 """
 import contextlib
@@ -16,6 +18,7 @@ import tensorflow.compat.v1 as tf
 from sok1x import launch
 from sok1x.core.eagerly import eager
 from sok1x.core.frameworks import weights_owner, wrapping
+from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge.tensorflow_versions import (
     KERAS_LAYERS,
     KERAS_LOADERS,
@@ -26,6 +29,7 @@ from sok1x.graph_ops.bridge.tensorflow_versions import (
 from sok1x.graph_ops.bridge.tensorflow_versions import keras_base_layer as base_layer
 from sok1x.graph_ops.stores.step_at import time_of_restore
 
+rows_alone = ThreadScope()
 _ROWS = "_sok1x_keras_rows"  # of a table in a graph: see `_rows_of`
 
 
@@ -57,8 +61,9 @@ def watch() -> None:
 def _tracking(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Of a layer that is given a variable, in whatever."""
     def track_variable(self: Any, val: Any, position: Any = None) -> None:
+        new = _is_table(val) and not _has(self, val)  # Keras gives what is in lists again and again
         stock(self, val, position=position)
-        if _is_table(val):
+        if new and rows_alone.value is None:
             for beside in _beside(val):
                 stock(self, beside)
     return track_variable
@@ -68,7 +73,7 @@ def _attribute_set(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Of a layer that is given an attribute, in a graph: there Keras does not see what a list gets later."""
     def set_attribute(self: Any, name: str, value: Any) -> None:
         stock(self, name, value)
-        for table in _given(value):
+        for table in _given(value) if rows_alone.value is None else ():
             if not _has(self, table):
                 continue  # Keras' own lists, as `compile` makes one, are none that it tracks
             for beside in _beside(table):
