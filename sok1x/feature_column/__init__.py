@@ -7,6 +7,7 @@
     present_values   dense features without what is missing, by one op
     groups           columns that are looked up together
     linear           linear models over keys
+    cols_to_vars     which variables TensorFlow's functions say that a column has
 """
 from typing import TYPE_CHECKING
 

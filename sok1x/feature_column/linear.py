@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.core.frameworks import wrapping
 from sok1x.core.thread_scope import ThreadScope
-from sok1x.feature_column import key_column, lookups, tables
+from sok1x.feature_column import cols_to_vars, key_column, lookups, tables
 from sok1x.graph_ops.bridge.tensorflow_versions import feature_column as v1
 from sok1x.graph_ops.bridge.tensorflow_versions import feature_column_v2 as v2
 from sok1x.graph_ops.bridge.tensorflow_versions import linear_model_layers
@@ -22,6 +22,7 @@ _WEIGHTS = "weights"  # TensorFlow's name of the variable
 
 def watch() -> None:
     """From now on TensorFlow's linear models take columns of keys."""
+    cols_to_vars.watch()
     for owner, name, around in (
             *((layer, "build", _layer_build) for layer in linear_model_layers()),
             (v2._StateManagerImpl, "create_variable", _create_variable),

@@ -148,7 +148,7 @@ def add_to_layer(layer: Any, name: str, table: EmbeddingVariable, rows_alone: bo
         ...     layer.trainable_weights[0] is table
         True
     """
-    others = table.index + [table.stamps, table.steps] + list(table.forgetting.values())
+    others = keras_attributes.beside(table)
     for variable in others if rows_alone else ():
         backend.track_variable(variable)
     with keras_attributes.rows_alone.entered(rows_alone or None):

@@ -94,3 +94,19 @@ def test_canned_linear_estimators_of_tensorflow_2(tmp_path):
         made.train(features, steps=3)
         found.append(made.evaluate(features)["loss"])
     np.testing.assert_allclose(*found, rtol=1e-6)
+
+
+def test_cols_to_vars_has_the_weights_alone():
+    found = {}
+    buckets, keys = stock.categorical_column_with_hash_bucket("shop", 10), ours.categorical_column_with_embedding("ad")
+    features = {"shop": tf.constant([["a"]]), "ad": tf.constant([["b"]])}
+    columns = [side.embedding_column(buckets, 2) for side in (ours, stock)] + [ours.embedding_column(keys, 2)]
+    for column in columns:
+        stock.input_layer(features, [column], cols_to_vars=found)
+    stock.linear_model(features, [buckets, keys], cols_to_vars=found)
+    assert {column if column == "bias" else column.name: [one.op.name for one in variables]
+            for column, variables in list(found.items())[1:]} == {
+        "shop_embedding": ["input_layer_1/shop_embedding/embedding_weights"],
+        "ad_embedding": ["input_layer_2/ad_embedding/embedding_weights"],
+        "shop": ["linear_model/shop/weights"], "ad": ["linear_model/ad/weights"], "bias": ["linear_model/bias_weights"]}
+    assert [one.op.name for one in found[columns[0]]] == ["input_layer/shop_embedding/embedding_weights"]

@@ -64,8 +64,8 @@ def _tracking(stock: Callable[..., Any]) -> Callable[..., Any]:
         new = _is_table(val) and not _has(self, val)  # Keras gives what is in lists again and again
         stock(self, val, position=position)
         if new and rows_alone.value is None:
-            for beside in _beside(val):
-                stock(self, beside)
+            for one in beside(val):
+                stock(self, one)
     return track_variable
 
 
@@ -76,10 +76,10 @@ def _attribute_set(stock: Callable[..., Any]) -> Callable[..., Any]:
         for table in _given(value) if rows_alone.value is None else ():
             if not _has(self, table):
                 continue  # Keras' own lists, as `compile` makes one, are none that it tracks
-            for beside in _beside(table):
-                if not _has(self, beside):
-                    self._non_trainable_weights.append(beside)
-                    keras_backend.track_variable(beside)
+            for one in beside(table):
+                if not _has(self, one):
+                    self._non_trainable_weights.append(one)
+                    keras_backend.track_variable(one)
     return set_attribute
 
 
@@ -104,8 +104,8 @@ def _deleting(stock: Callable[..., Any]) -> Callable[..., Any]:
         gone = vars(self).get(name)
         stock(self, name)
         if _is_table(gone) and not _has(self, gone):
-            beside = {id(one) for one in _beside(gone)}
-            self._non_trainable_weights[:] = [one for one in self._non_trainable_weights if id(one) not in beside]
+            others = {id(one) for one in beside(gone)}
+            self._non_trainable_weights[:] = [one for one in self._non_trainable_weights if id(one) not in others]
     return delete
 
 
@@ -200,7 +200,7 @@ def _writing(stock: Callable[..., Any]) -> Callable[..., Any]:
     def save(f: Any, weights: Any) -> None:
         tables = [one for one in weights if tf.executing_eagerly() and _is_table(one)]
         named = {id(one): _Named(one, "{}/{}".format(table.table.name, one.name))
-                 for table in tables for one in _beside(table)}
+                 for table in tables for one in beside(table)}
         stock(f, [named.get(id(one), one) for one in weights])
     return save
 
@@ -243,5 +243,19 @@ def _is_table(one: Any) -> bool:
     return hasattr(one, "table_variables") and bool(one.index)
 
 
-def _beside(table: Any) -> List[Any]:
+def beside(table: Any) -> List[Any]:
+    """The variables of a table that are not its rows.
+
+    Args:
+        table: a `sok.Variable` or `sok.DynamicVariable`.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> from sok1x.core.frameworks import keras_attributes
+        >>> sok.init()
+        >>> with tf.Graph().as_default():
+        ...     [one.op.name for one in keras_attributes.beside(sok.Variable([[1.0], [2.0]], name="ads"))]
+        ['ads/stamps', 'ads/steps']
+    """
     return [*table.index, table.stamps, table.steps, *table.forgetting.values()]
