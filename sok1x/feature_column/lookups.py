@@ -8,6 +8,7 @@ from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.deeprec.lookups import Lookup, lookup_many
 from sok1x.feature_column import groups, present_values
 from sok1x.feature_column.key_column import key_column_of
+from sok1x.graph_ops.bridge.tensorflow_versions import V2
 from sok1x.graph_ops.bridge.tensorflow_versions import feature_column_v2 as v2
 from sok1x.sparse_ids import bags_of, weights_in_place, weights_of
 
@@ -124,14 +125,16 @@ def _in_place(label: str, ids: tf.SparseTensor, weights: tf.SparseTensor) -> tf.
 def _has_negative(column: Any) -> bool:
     """Whether a column of TensorFlow's may give ids below 0, for what it does not know.
 
-    Those of hashes, crosses and buckets cannot; a column of identities says itself what is wrong.
+    Those of hashes, crosses and buckets cannot, nor those of identities with a default value; without one these say
+    themselves what is wrong, before TensorFlow 2.
     """
     if key_column_of(column) is not None:
         return False
     while hasattr(column, "categorical_column"):
         column = column.categorical_column
-    return not isinstance(column, (v2.HashedCategoricalColumn, v2.CrossedColumn, v2.BucketizedColumn,
-                                   v2.IdentityCategoricalColumn))
+    if isinstance(column, v2.IdentityCategoricalColumn):
+        return V2 and column.default_value is None
+    return not isinstance(column, (v2.HashedCategoricalColumn, v2.CrossedColumn, v2.BucketizedColumn))
 
 
 def _retained(ids: tf.SparseTensor, weights: Optional[tf.SparseTensor], kept: tf.Tensor) -> Tuple[Any, Any]:

@@ -110,3 +110,24 @@ def test_cols_to_vars_has_the_weights_alone():
         "ad_embedding": ["input_layer_2/ad_embedding/embedding_weights"],
         "shop": ["linear_model/shop/weights"], "ad": ["linear_model/ad/weights"], "bias": ["linear_model/bias_weights"]}
     assert [one.op.name for one in found[columns[0]]] == ["input_layer/shop_embedding/embedding_weights"]
+
+
+@pytest.mark.parametrize("default", [None, 1])
+@pytest.mark.parametrize("ids", [tf.SparseTensorValue([[0, 0], [0, 1], [1, 0]], np.array([3, -1, 2]), [2, 2]),
+                                 np.array([[3, -2], [2, -1]]), np.array([[3, 10], [2, -1]])],
+                         ids=["sparse", "below", "above"])
+def test_identities_out_of_range(ids, default):
+    """TensorFlow 1.15 refuses those below 0 and 2.x leaves them out, where there is no default value."""
+    column = stock.categorical_column_with_identity("ad", 10, default)
+    found = []
+    for side in (ours, stock):
+        ad = unknown(tf.SparseTensor(*map(tf.constant, ids))) if isinstance(ids, tf.SparseTensorValue) else tf.constant(ids)
+        layer = stock.input_layer({"ad": ad}, [side.embedding_column(column, 2, initializer=matrix)])
+        try:
+            found += run(layer)
+        except tf.errors.InvalidArgumentError:
+            found.append(None)
+    if any(one is None for one in found):
+        assert found == [None, None]
+    else:
+        np.testing.assert_allclose(*found)
