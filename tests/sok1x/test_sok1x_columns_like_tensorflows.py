@@ -113,7 +113,7 @@ def test_cols_to_vars_has_the_weights_alone():
 
 
 @pytest.mark.parametrize("default", [None, 1])
-@pytest.mark.parametrize("ids", [tf.SparseTensorValue([[0, 0], [0, 1], [1, 0]], np.array([3, -1, 2]), [2, 2]),
+@pytest.mark.parametrize("ids", [tf.SparseTensorValue(np.array([[0, 0], [0, 1], [1, 0]]), np.array([3, -1, 2]), [2, 2]),
                                  np.array([[3, -2], [2, -1]]), np.array([[3, 10], [2, -1]])],
                          ids=["sparse", "below", "above"])
 def test_identities_out_of_range(ids, default):
@@ -121,7 +121,7 @@ def test_identities_out_of_range(ids, default):
     column = stock.categorical_column_with_identity("ad", 10, default)
     found = []
     for side in (ours, stock):
-        ad = unknown(tf.SparseTensor(*map(tf.constant, ids))) if isinstance(ids, tf.SparseTensorValue) else tf.constant(ids)
+        ad = unknown(tf.SparseTensor.from_value(ids)) if isinstance(ids, tf.SparseTensorValue) else tf.constant(ids)
         layer = stock.input_layer({"ad": ad}, [side.embedding_column(column, 2, initializer=matrix)])
         try:
             found += run(layer)
