@@ -72,13 +72,21 @@ def of(label: str, option: Any, steps_to_live: Any = None) -> Meaning:
     made = _admission(label, option.filter_option)
     if made:
         made["absent_value"] = float(absent)
+    elif absent and option.filter_option is not None:
+        raise ValueError("{}: init_option.default_value_no_permission: got {!r} with filter_option.filter_freq {}, "
+                         "where every key is let in: expected a filter_freq of 2 or more".format(
+                             label, absent, option.filter_option.filter_freq))
     elif absent:
         raise ValueError("{}: init_option.default_value_no_permission: got {!r} without filter_option, where every key "
                          "is let in: give a CounterFilter or CBFFilter as well".format(label, absent))
-    if steps is not None or threshold is not None:
-        made["leaves_when_asked"] = True
     storage = option.storage_option
     _expect(label, "storage_option", storage, options.StorageOption)
+    if steps is not None or threshold is not None:
+        made["leaves_when_asked"] = True
+        if storage.storage_type == StorageType.HBM_DRAM:  # also without a GPU, where the table would have no cache
+            raise ValueError("{}: storage_option.storage_type: got HBM_DRAM with evict_option {}, which cannot have "
+                             "rows leave that lie in host memory behind a cache: expected HBM or DRAM, or no "
+                             "evict_option".format(label, type(evict).__name__))
     made.update(_storage(label, storage))
     return Meaning("hybrid" if storage.storage_type == StorageType.HBM_DRAM else "hbm",
                    storage.storage_type == StorageType.DRAM, made, steps, threshold, option.init_option)

@@ -251,6 +251,11 @@ def test_target_gpu_after_a_lookup_in(inside):
      "default_value_dim: got 0"),
     (dict(ev_option=Option(init_option=deeprec.InitializerOption(default_value_no_permission=1.0))), ValueError,
      "default_value_no_permission: got 1.0 without filter_option"),
+    (dict(ev_option=Option(filter_option=deeprec.CounterFilter(1), init_option=deeprec.InitializerOption(
+        default_value_no_permission=1.0))), ValueError, "got 1.0 with filter_option.filter_freq 1, .* 2 or more"),
+    *((dict(ev_option=Option(evict_option=evict, storage_option=deeprec.StorageOption(config_pb2.HBM_DRAM))),
+       ValueError, "got HBM_DRAM with evict_option " + type(evict).__name__)
+      for evict in (deeprec.GlobalStepEvict(3), deeprec.L2WeightEvict(0.5))),
     (dict(ev_option="HBM"), TypeError, "ev_option: got 'HBM'"),
     (dict(ev_option=Option(evict_option=deeprec.GlobalStepEvict(3)), steps_to_live=3), ValueError, "expected one of"),
     (dict(regularizer=tf.nn.l2_loss), ValueError, "regularizer: got .*no counterpart"),
