@@ -3,6 +3,7 @@
 An operation says its kind (`registry.Operation.kind`); the C++ ops are those of bridge_types.h.
 """
 KINDS = ("Call", "Lookup", "Gradient", "Distinct", "Update", "Reduce", "Broadcast")
+BARRIER = "_sok1x_barrier"  # the attribute of a NoOp for which lookups wait, to be made together
 TYPES = frozenset("Sok1x" + kind for kind in KINDS)
 
 

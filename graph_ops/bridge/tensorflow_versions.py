@@ -233,6 +233,13 @@ def linear_model_layers() -> List[Any]:
         return []
 
 
+def dense_features_v2() -> Any:
+    """The class of `tf.compat.v2.keras.layers.DenseFeatures`; None where there is no such layer."""
+    if V2:
+        return getattr(tf.compat.v2.keras.layers, "DenseFeatures", None)
+    return importlib.import_module("tensorflow.python.feature_column.dense_features_v2").DenseFeatures
+
+
 def lazy_adam() -> Any:
     """The class of `tf.contrib.opt.LazyAdamOptimizer`, slow to import; sok1x's own where there is no contrib."""
     if V2:

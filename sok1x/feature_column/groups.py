@@ -3,8 +3,10 @@ import contextlib
 from typing import Any, Iterator, List, Optional
 
 import tensorflow.compat.v1 as tf
+from tensorflow.core.framework import attr_value_pb2
 
 from sok1x.core.thread_scope import ThreadScope
+from sok1x.graph_ops.bridge import op_types
 
 __all__ = ["group_embedding_column_scope"]
 
@@ -115,6 +117,7 @@ def together(group: Optional[Group], resolver: Any, ids: List[Any]) -> Iterator[
     if key not in barriers:
         with tf.name_scope(None), tf.control_dependencies(None):
             barriers[key] = tf.no_op(name=group.name + "_ids")
+            barriers[key]._set_attr(op_types.BARRIER, attr_value_pb2.AttrValue(b=True))
     barriers[key]._add_control_inputs([tensor.op for tensor in ids])
     with tf.control_dependencies([barriers[key]]):
         yield

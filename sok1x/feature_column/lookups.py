@@ -75,7 +75,7 @@ def look_up(table: EmbeddingVariable, column: Any, pair: Any, combiner: str, max
         [[5.0], [0.0]]
     """
     ids, weights, shape = _matrix(*pair)
-    negative, light = _has_negative(column), weights is not None and combiner != "sum"
+    negative, light = _has_negative(column, ids), weights is not None and combiner != "sum"
     if weights is not None and (negative or light):  # what is left of both could not show that they were not as many
         weights = _in_place(table.table.name, ids, weights)
     if negative:
@@ -122,18 +122,19 @@ def _in_place(label: str, ids: tf.SparseTensor, weights: tf.SparseTensor) -> tf.
     return tf.SparseTensor(ids.indices, values, ids.dense_shape)
 
 
-def _has_negative(column: Any) -> bool:
+def _has_negative(column: Any, ids: tf.SparseTensor) -> bool:
     """Whether a column of TensorFlow's may give ids below 0, for what it does not know.
 
     Those of hashes, crosses and buckets cannot, nor those of identities with a default value; without one these say
-    themselves what is wrong, before TensorFlow 2.
+    themselves what is wrong, before TensorFlow 2. There dense features are spared the ops: -1, which says that there
+    is no id, is left out anyway, and the lookup refuses others.
     """
     if key_column_of(column) is not None:
         return False
     while hasattr(column, "categorical_column"):
         column = column.categorical_column
     if isinstance(column, v2.IdentityCategoricalColumn):
-        return V2 and column.default_value is None
+        return V2 and column.default_value is None and present_values.row_splits(ids) is None
     return not isinstance(column, (v2.HashedCategoricalColumn, v2.CrossedColumn, v2.BucketizedColumn))
 
 

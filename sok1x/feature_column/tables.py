@@ -13,7 +13,7 @@ from sok1x.core.options import initializers
 from sok1x.core.tables import scoped_tables
 from sok1x.deeprec import stepping, variables
 from sok1x.feature_column.key_column import key_column_of
-from sok1x.graph_ops.bridge.tensorflow_versions import V2, is_eager_outside, variable_scope
+from sok1x.graph_ops.bridge.tensorflow_versions import dense_features_v2, is_eager_outside, variable_scope
 from sok1x.graph_ops.bridge.tensorflow_versions import keras_backend as backend
 from sok1x.variable import Variable
 
@@ -101,8 +101,8 @@ def _described(buckets: Optional[int]) -> str:
 def scope_of(layer: Any, column: str) -> Iterator[None]:
     """The variable scope in which a layer's column makes its table.
 
-    Layers of TensorFlow 1.x open one for each column; those of 2.x name scopes alone, by which no table is known. In
-    eager execution a table is the layer's alone, and goes with it.
+    Layers of TensorFlow 1.x open one for each column; DenseFeatures of 2.x name scopes alone, by which no table is
+    known. In eager execution a table is the layer's alone, and goes with it.
 
     Args:
         layer: of Keras or tf.layers, or None.
@@ -115,15 +115,14 @@ def scope_of(layer: Any, column: str) -> Iterator[None]:
         ...     tf.get_variable_scope().name
         ''
     """
-    kind = getattr(tf.compat.v2.keras.layers, "DenseFeatures", None) if V2 and layer is not None else None
-    if kind is None or not isinstance(layer, kind):
-        yield
-        return
-    with tf.variable_scope("{}/{}".format(layer.name, re.sub("[^A-Za-z0-9_.-]", "_", column))):  # as TensorFlow's
+    kind = None if layer is None else dense_features_v2()
+    named = kind is not None and isinstance(layer, kind)
+    scope = "{}/{}".format(layer.name, re.sub("[^A-Za-z0-9_.-]", "_", column)) if named else ""  # as TensorFlow's
+    with tf.variable_scope(scope) if named else contextlib.suppress():
         store = variable_scope._get_default_variable_store()._vars
         before = set(store)
         yield
-        if is_eager_outside():
+        if layer is not None and is_eager_outside():
             for name in set(store) - before:
                 del store[name]
 

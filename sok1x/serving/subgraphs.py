@@ -122,7 +122,7 @@ class Subgraph:
     def is_neutral(self, name: str) -> bool:
         """Whether a node is to be left out, wherever it is named."""
         node = self._by_name.get(name)
-        return node is not None and function_of(node) in _NEUTRAL
+        return node is not None and (function_of(node) in _NEUTRAL or op_types.BARRIER in node.attr)
 
     @staticmethod
     def _check(node: Any, whose: str) -> None:

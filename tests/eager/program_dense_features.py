@@ -42,6 +42,15 @@ def predictions(module, layers, group):
     return model.predict(DATA, verbose=0), [variable.name for layer in found for variable in layer.trainable_weights]
 
 
+def check_sequences_of_one_name():
+    """Each layer has its own table, as TensorFlow's have, and nothing keeps it."""
+    column = sok.feature_column.embedding_column(columns.sequence_categorical_column_with_identity("a", KEYS), 2)
+    found = [tf.keras.experimental.SequenceFeatures([column], name="steps") for _ in range(2)]
+    first, second = (layer({"a": tf.sparse.from_dense(tf.constant([[3, 4]], tf.int64))})[0] for layer in found)
+    assert found[0].trainable_weights[0] is not found[1].trainable_weights[0]
+    assert first.shape == second.shape == [1, 2, 2]
+
+
 def main():
     sok.init()
     if launch.current().size == 1:
@@ -54,6 +63,7 @@ def main():
         for layers in (1, 2):
             got, names = predictions(sok.feature_column, layers, False)
             assert np.all(np.isfinite(got)) and len(set(names)) == 2, names
+    check_sequences_of_one_name()
     with tf.Graph().as_default():
         found = tf.keras.layers.DenseFeatures(embedded(sok.feature_column))(
             {name: tf.constant(values) for name, values in DATA.items()})
