@@ -2,8 +2,10 @@
 import fcntl
 import os
 
+import tensorflow.compat.v1 as tf
 from test_sok1x_saver import Model, content
 
+import sok1x as sok
 from sok1x.graph_ops.transfer import sok_written
 
 
@@ -36,3 +38,22 @@ def test_what_a_dump_writes_no_other_removes(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "pwrite", pwrite)
     model.run(model.dump)
     assert len(seen) == 4 and len(content(tmp_path)[0]) == 2 and len(os.listdir(str(tmp_path))) == 2
+
+
+def test_a_table_of_a_variable_scope_is_in_a_folder_of_its_name(tmp_path):
+    sok.init()
+    with tf.Graph().as_default(), tf.Session() as session:
+        with tf.variable_scope("ads"):
+            table = sok.deeprec.get_embedding_variable("items", 2, initializer=tf.ones_initializer())
+        assert table.table.name == "ads/items"
+        saver, keys = sok.Saver(), tf.constant([7, 8], tf.int64)
+        rows = sok.all2all_dense_embedding(table, keys)
+        dump, restore = saver.dump_to_file(table, str(tmp_path)), saver.restore_from_file(table, str(tmp_path))
+        session.run(tf.global_variables_initializer())
+        session.run(rows)
+        for _ in range(2):
+            session.run(dump)
+        assert sorted(os.listdir(str(tmp_path / "ads"))) == ["items_keys.file", "items_values.file"]
+        session.run(tf.global_variables_initializer())
+        session.run(restore)
+        assert session.run(table.size)[0] == 2
