@@ -3,6 +3,8 @@ import argparse
 import contextlib
 import os
 import sys
+import zipfile
+import zlib
 from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
@@ -100,9 +102,12 @@ def _update(given: Any) -> str:
 
 def _arrays(path: str, *names: str) -> List[Any]:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        file = np.load(path, allow_pickle=False)
+        if not isinstance(file, np.lib.npyio.NpzFile):
+            raise ValueError("expected an .npz file")
+        with file:
             return [file[name] for name in names]
-    except (OSError, KeyError, ValueError) as error:
+    except (OSError, KeyError, ValueError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
         raise CheckpointError("Cannot read {} from {}: {}.".format(" and ".join(names), path, error)) from None
 
 

@@ -121,7 +121,7 @@ def _checked(options: Options, model: Any, inputs: Any, outputs: Any, tables: An
     if (inputs is None) != (outputs is None):
         raise ValueError("{}: got {} alone, expected inputs and outputs".format(
             _FUNCTION, "outputs" if inputs is None else "inputs"))
-    if isinstance(tables, str):
+    if isinstance(tables, str) or (tables is not None and not tables):
         raise ValueError("{}: tables: got {!r}, expected a list of names".format(_FUNCTION, tables))
     if tables is not None and (model is not None or outputs):
         raise ValueError("{}: got tables beside a model, expected one of them: a model has the tables that it "

@@ -72,6 +72,7 @@ def test_outputs_that_need_more(trained):
             (dict(tables=["EmbeddingVariable"]), ValueError, "got tables beside a model, expected one of them"),
             (dict(model=lambda: 3, inputs=None, outputs=None, tables=["t"]), ValueError, "got tables beside a model"),
             (dict(tables="t", inputs=None, outputs=None), ValueError, "tables: got 't', expected a list of names"),
+            (dict(tables=[], inputs=None, outputs=None), ValueError, r"tables: got \[\], expected a list of names"),
             (dict(model=3, inputs=None, outputs=None), TypeError, "expected a function"),
             (dict(model=lambda: 3, inputs=None, outputs=None), TypeError, r"expected \(inputs, outputs\)")):
         with pytest.raises(error, match=words):
@@ -194,6 +195,22 @@ def test_the_command_says_what_is_wrong(trained, tmp_path, capsys):
         assert command.main(arguments) == 1
         assert words in capsys.readouterr().err
     assert not os.listdir(str(tmp_path))
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "an array", "a header"])
+def test_an_update_with_a_damaged_file_is_an_error_in_words(tmp_path, capsys, damage):
+    path = str(tmp_path / "gone.npz")
+    np.savez(path, keys=np.array([9]))
+    with open(path, "rb") as file:
+        whole = file.read()
+    flipped = whole.replace(np.array([9]).tobytes(), np.array([8]).tobytes())
+    with open(path, "wb") as file:
+        file.write({"cut": whole[:len(whole) // 2], "empty": b"", "flipped": flipped, "a header": whole[:4]}.get(
+            damage, b""))
+        if damage == "an array":
+            np.save(file, np.array([9]))
+    assert command.main(["update", str(tmp_path), "--to", str(tmp_path / "to"), "--evicted", "t=" + path]) == 1
+    assert "Cannot read keys from " + path in capsys.readouterr().err
 
 
 def test_a_saved_model_with_our_ops_is_warned_of(tmp_path, caplog):
