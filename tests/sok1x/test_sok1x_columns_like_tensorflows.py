@@ -143,7 +143,7 @@ def test_dense_features_of_tensorflow_2_have_a_table_for_each_column():
     names = []
     for side in (ours, stock):
         layer = tf2.keras.layers.DenseFeatures([side.embedding_column(
-            stock.categorical_column_with_identity(name, 10), 2 + len(name)) for name in features], name=side.__name__[:1])
+            stock.categorical_column_with_identity(name, 10), 2 + len(name)) for name in features])
         layer(features)
         names.append([one.op.name.split("/", 1)[1] for one in layer.trainable_weights])
     assert names == [["ad_embedding/embedding_weights", "shop_embedding/embedding_weights"]] * 2
