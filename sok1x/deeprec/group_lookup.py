@@ -114,7 +114,7 @@ def group_embedding_lookup(params: Any, ids: Any, partition_strategy: str = "mod
     params = _list(_DENSE, "params", params)
     with tf.name_scope(name, "group_embedding_lookup"):
         return [all2all_dense_embedding(table, each) if isinstance(table, EmbeddingVariable)
-                else tf.nn.embedding_lookup(table, each, partition_strategy)
+                else tf.nn.embedding_lookup(table, each, partition_strategy or "mod")
                 for table, each in zip(params, _for_each("ids", ids, len(params), _DENSE))]
 
 
