@@ -241,7 +241,8 @@ def test_tensorflows_own_lookups_read_whole_tables():
 def test_no_partition_strategy_is_the_usual_one():
     sok.init()
     with tf.Graph().as_default(), tf.Session() as session:
-        parts = tf.get_variable("parts", [5, 2], initializer=tf.random_normal_initializer(), partitioner=tf.fixed_size_partitioner(2))
+        parts = tf.get_variable("parts", [5, 2], initializer=tf.random_normal_initializer(),
+                                partitioner=tf.fixed_size_partitioner(2))
         found = [deeprec.group_embedding_lookup([parts], [[0, 3, 4]], partition_strategy=given)[0]
                  for given in (None, "mod")]
         session.run(tf.global_variables_initializer())
