@@ -9,7 +9,7 @@ from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.files import folders, shard_names
 from sok1x.checkpoint.files.shard_names import KEYS, ROWS
-from sok1x.checkpoint.session import transfer
+from sok1x.checkpoint.session import restored_sessions, transfer
 from sok1x.checkpoint.session.ranks import expect_seen
 from sok1x.checkpoint.session.tables import let_leave
 from sok1x.dump_load import call as calls
@@ -96,6 +96,7 @@ class _Dumping:
 
     def _begin(self) -> Any:
         """The folder to write to, from rank 0; rows of each table, and what each is, from every rank."""
+        restored_sessions.complete(self._call.session, None)
         let_leave(self._call.session, [table.variable for table in self._call.tables])
         counts = _rows_in_use(self._call.tables, self._call.session)
         dump_folder.expect_elsewhere(self._call.path)

@@ -15,6 +15,7 @@ from sok1x.checkpoint.files.checkpoint_files import Checkpoint
 from sok1x.checkpoint.session.restoring import Restoring
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+TABLES = sok.GraphKeys.GLOBAL_EMBEDDING_VARIABLES
 
 
 class Killed(Exception):
@@ -81,20 +82,22 @@ def test_a_hook_with_a_new_folder_saves_what_a_later_one_has_restored(first, tmp
 
 
 class Saves(tf.train.SessionRunHook):
-    """A script's own, that saves when its session begins: by a manager, or by a Saver."""
+    """A script's own, that saves when its session begins: by a manager, a Saver, or the tables alone by `sok.dump`."""
 
     def __init__(self, by, folder):
-        self.saver = tf.train.Saver() if by == "saver" else sok.CheckpointManager(folder)
+        self.saver = {"saver": tf.train.Saver, "dump": lambda: None}.get(by, lambda: sok.CheckpointManager(folder))()
         self.folder = folder
 
     def after_create_session(self, session, coord):
-        if isinstance(self.saver, tf.train.Saver):
+        if self.saver is None:
+            sok.dump(self.folder + "/dumped", tf.get_collection(TABLES), session=session)
+        elif isinstance(self.saver, tf.train.Saver):
             self.saver.save(session, self.folder + "/best", global_step=tf.train.get_global_step())
         else:
             self.saver.save(session, int(session.run(tf.train.get_global_step())))
 
 
-@pytest.mark.parametrize("by", ["manager", "saver"])
+@pytest.mark.parametrize("by", ["manager", "saver", "dump"])
 def test_whoever_saves_first_has_hooks_restore_before(by, tmp_path):
     saved, new = str(tmp_path / "saved"), str(tmp_path / "new")
     os.mkdir(new)
@@ -104,9 +107,12 @@ def test_whoever_saves_first_has_hooks_restore_before(by, tmp_path):
     with model.graph.as_default():
         if by == "manager":
             assert sok.CheckpointManager(new).restore(model.session) == 5
-        else:
+        elif by == "saver":
             tf.train.Saver().restore(model.session, new + "/best-5")
-    model.check(5)
+        else:
+            sok.load(new + "/dumped", tf.get_collection(TABLES), session=model.session)
+    values = model.session.run(model.values)
+    model.check(5, values if by != "dump" else values[:2] + [[5, 5]])
 
 
 def test_what_is_saved_first_is_called_by_its_step(tmp_path):

@@ -7,6 +7,7 @@ from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.files import prefixes
 from sok1x.checkpoint.savers import caches, restored_tables, saved_names
+from sok1x.checkpoint.session import restored_sessions
 from sok1x.checkpoint.session.tables import let_leave, tables_of
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.core.tables import sessions
@@ -28,7 +29,7 @@ class DefinedSaver(tf.train.Saver):
         """As `tf.train.Saver.save`. Raises CheckpointError on several ranks, where a table has a cache, and where
         another checkpoint would be restored in place of this one."""
         self._expect_known("save")
-        global_step = saved_names.step_of(sess, global_step)
+        global_step = saved_names.step_of(sess, restored_sessions.complete(sess, global_step))
         saved_names.expect_no_folder("A tf.train.Saver of a SaverDef cannot save tables",
                                      saved_names.prefix_of(self, save_path, global_step))
         let_leave(sess, filter(_is_table, self.held))
