@@ -29,7 +29,7 @@ class _Dump(Operation):
             pass  # they have been initialized
         if world.rank:
             return np.zeros(1, np.int64)
-        folder = os.path.dirname(sok_files.paths(config.folder, table.name)[0])  # a scope's name is one below
+        folder = os.path.dirname(sok_files.paths(config.folder, table.kit_name)[0])  # a scope's name is one below
         with sok_files.errors("embedding table '{}' on rank 0".format(table.name), folder):
             os.makedirs(folder or ".", exist_ok=True)
         return np.array([int.from_bytes(os.urandom(7), "little")], np.int64)

@@ -21,8 +21,8 @@ class WrittenFiles:
 
     def __init__(self, store, folder, token):
         self._label, self._first = store.label, store.world.rank == 0
-        self._folder = folder
         self._names = sok_files.paths(folder, store.table.kit_name)
+        self._folder = os.path.dirname(self._names[0])  # a scope's name is one below
         self._partial = ["{}.{:014x}.tmp".format(name, token) for name in self._names]
         self._aside = ["{}.{:014x}.old".format(name, token) for name in self._names]
         self._left = []  # files that rank 0 has made and not renamed

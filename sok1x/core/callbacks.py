@@ -93,7 +93,9 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
 
     def _watch_first_step(self, known: List[Any]) -> None:
         """Has `fit`'s next call of its function broadcast what that call makes; later ones are Keras' own again."""
-        model, step = self.model, self.model.train_function
+        model, step = self.model, getattr(self.model.train_function, "_sok1x_step", self.model.train_function)
+        if step is None:
+            return  # a loop of the user's own, in which `fit` has not been
 
         def broadcast_new() -> None:
             self._broadcast([one for one in self._trained() if not any(one is of for of in known)])
@@ -109,6 +111,7 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
                 broadcast_new()
             return logs
 
+        first._sok1x_step = step  # type: ignore[attr-defined]  # which a `fit` without steps leaves there
         model.train_function = first
 
     def _made(self, graph: tf.Graph) -> Ranks:

@@ -139,4 +139,6 @@ def _has_negative(column: Any, ids: tf.SparseTensor) -> bool:
 
 
 def _retained(ids: tf.SparseTensor, weights: Optional[tf.SparseTensor], kept: tf.Tensor) -> Tuple[Any, Any]:
-    return tf.sparse.retain(ids, kept), None if weights is None else tf.sparse.retain(weights, kept)
+    left = tf.sparse.retain(ids, kept)  # weights of the same indices need not be compared with them
+    return left, None if weights is None else tf.SparseTensor(left.indices, tf.boolean_mask(weights.values, kept),
+                                                              left.dense_shape)

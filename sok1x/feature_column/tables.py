@@ -118,7 +118,7 @@ def scope_of(layer: Any, column: str) -> Iterator[None]:
     kind = None if layer is None else dense_features_v2()
     named = kind is not None and isinstance(layer, kind)
     scope = "{}/{}".format(layer.name, re.sub("[^A-Za-z0-9_.-]", "_", column)) if named else ""  # as TensorFlow's
-    with tf.variable_scope(scope) if named else contextlib.suppress():
+    with tf.variable_scope(scope) if named else contextlib.nullcontext():
         store = variable_scope._get_default_variable_store()._vars
         before = set(store)
         yield

@@ -1,5 +1,6 @@
 """Jobs whose managers, hooks and sessions have several folders: each has whole checkpoints, or it is told."""
 import os
+import shutil
 from unittest import mock
 
 import pytest
@@ -318,3 +319,40 @@ def test_a_hook_that_saves_no_tables_is_told(tmp_path, folder, make, warned):
               save_checkpoint_secs=600)
     said = [call[0][0] % call[0][1:] for call in warning.call_args_list]
     assert [str(tmp_path / "dense") in one for one in said if "without tables" in one] == [True] * warned, said
+
+
+def test_a_savers_whole_checkpoint_beside_a_hooks_own_is_not_taken_for_one(tmp_path):
+    """As of a Saver on several ranks, under a name of its own: the hook does not restore it."""
+    saved, mine = str(tmp_path / "saved"), str(tmp_path / "dir" / "mine-5")
+    train(5, [hook(saved)])
+    shutil.copytree(os.path.join(saved, "model.ckpt-5"), mine)
+    prefixes.link_files(mine, 5, Checkpoint(mine).manifest.other_files(), mine)
+    tf.train.update_checkpoint_state(os.path.dirname(mine), mine)
+    for before in (False, True):
+        if before:
+            shutil.copytree(os.path.join(saved, "model.ckpt-4"), str(tmp_path / "dir" / "model.ckpt-4"))
+        with pytest.raises(MismatchError, match="/mine-5 has table .* which does not have it among its own: they would "
+                                                "begin anew"):
+            train(1, [hook(tmp_path / "dir")], checkpoint_dir=os.path.dirname(mine))
+
+
+def test_a_step_that_has_been_given_anew_is_no_later_one(tmp_path):
+    """Another model's rows are restored whenever the job begins, and its step is 0; then it goes on from its own."""
+    other, own, begun = str(tmp_path / "other"), str(tmp_path / "own"), []
+    train(5, lambda: [tf.train.CheckpointSaverHook(other, save_steps=100, saver=tf.train.Saver())])
+    for _ in range(2):
+        model = Model(0, 1, start=False)
+        with model.graph.as_default():
+            saver, first = tf.train.Saver(), model.number.assign(0)
+
+            def start(scaffold, session, saver=saver, first=first):
+                saver.restore(session, tf.train.latest_checkpoint(other))
+                session.run(first)
+
+            with tf.train.MonitoredTrainingSession(
+                    hooks=[sok.InitHook(global_batch_size=1), hook(own)], scaffold=tf.train.Scaffold(init_fn=start),
+                    log_step_count_steps=None) as session:
+                begun.append(int(session._tf_sess().run(model.number)))
+                for _ in range(3):
+                    session.run(model.step)
+    assert begun == [0, 3]

@@ -53,7 +53,21 @@ def test_a_table_of_a_variable_scope_is_in_a_folder_of_its_name(tmp_path):
         session.run(rows)
         for _ in range(2):
             session.run(dump)
+            (tmp_path / "ads" / "items_keys.file.{:014x}.tmp".format(1)).write_text("x")  # as a killed one leaves
+        session.run(dump)
         assert sorted(os.listdir(str(tmp_path / "ads"))) == ["items_keys.file", "items_values.file"]
         session.run(tf.global_variables_initializer())
         session.run(restore)
         assert session.run(table.size)[0] == 2
+
+
+def test_a_layers_table_is_called_as_its_kit_does(tmp_path):
+    """No folder of the layer's name is made: no file would be in it."""
+    sok.init()
+    with tf.Graph().as_default(), tf.Session() as session:
+        layer = sok.All2AllDenseEmbedding(8, 2, 1, 1, name="deep")
+        assert layer.embedding_variable.table.name.startswith("deep/")
+        dump = sok.Saver().dump_to_file(layer.embedding_variable, str(tmp_path / "x"))
+        session.run(tf.global_variables_initializer())
+        session.run(dump)
+    assert sorted(os.listdir(str(tmp_path / "x"))) == ["EmbeddingVariable_keys.file", "EmbeddingVariable_values.file"]

@@ -8,6 +8,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint.savers import restored_tables
 from sok1x.core.frameworks import wrapping
+from sok1x.core.tables import sessions
 from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_statuses, objects_of_status
 from sok1x.graph_ops.stores import clock
 
@@ -43,6 +44,7 @@ def _run(stock: Callable[..., Any], status: Any, session: Any, restored: Callabl
     if tf.executing_eagerly() or session is None:
         stock(status, session)
         return
-    with restored_tables.restored(session, restored()):
+    raw = sessions.raw(session)
+    with restored_tables.restored(raw, restored()):
         stock(status, session)
-    clock.tell_outside(session)  # the global step may be among what was restored
+    clock.tell_outside(raw)  # the global step may be among what was restored

@@ -43,7 +43,6 @@ class Held:
         if isinstance(var_list, dict):
             self.dense = {name: variable for name, variable in var_list.items() if id(variable) not in shards}
 
-
     def all_of(self, graph: tf.Graph) -> bool:
         """Whether there is nothing in a graph now that it does not hold.
 

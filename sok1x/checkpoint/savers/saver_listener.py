@@ -7,7 +7,7 @@ from sok1x import launch
 from sok1x.checkpoint.files import urls
 from sok1x.checkpoint.savers import agreed_timer, hooks_alike
 from sok1x.checkpoint.savers.table_saver import TableSaver
-from sok1x.checkpoint.session import dense_saver
+from sok1x.checkpoint.session import dense_saver, restored_sessions
 from sok1x.checkpoint.session.manager import check_folder, check_keep
 from sok1x.checkpoint.session.restoring import Restoring
 from sok1x.checkpoint.session.saving import Saving
@@ -115,6 +115,7 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
                 hooks_alike.warn_of_dense_alone(hook)
             if step:
                 self._restoring.restore(session, step)
+                restored_sessions.note(session, step)
                 return
         self._saving.save(session, step)
 

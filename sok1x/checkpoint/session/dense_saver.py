@@ -200,17 +200,15 @@ class DenseSaver(VariablesSaver):
         directories = [directory for directory in self._restored if directory is not None]
         if folder is None or len(directories) < len(self._restored):
             return
-        last = [last_whole(directory) for directory in directories]
-        if os.path.realpath(folder) in [os.path.realpath(found.folder) for found in last if found is not None]:
-            return
-        found = Checkpoint(folder).manifest
-        saved = found.tables
+        manifest = Checkpoint(folder).manifest
+        saved, whole = manifest.tables, bool(manifest.other_files())
+        hooks = [os.path.realpath(one.folder) for directory in directories for one in folders.within(directory)]
+        if whole and os.path.realpath(folder) in hooks:
+            return  # a hook restores it, or a later one, of which a job that died has not told TensorFlow's state file
         around = os.path.realpath(os.path.dirname(folder)) in [os.path.realpath(directory) for directory in directories]
-        if around and found.other_files():
-            return  # that hook restores a later one, which a job that died has not written to TensorFlow's state file
         for table in self._tables:
             if former_names.saved_as(table.name, saved, [table.variable]) in saved:
-                if around:
+                if around and not whole:
                     raise MismatchError((
                         "{} has tables alone, as sok.CheckpointSaverListener saves them, and TensorFlow's hook all "
                         "else beside it: sok.CheckpointSaverHook restores no such checkpoint. Go on with these two; or "
@@ -218,8 +216,8 @@ class DenseSaver(VariablesSaver):
                         "sok.CheckpointManager.").format(folder))
                 raise MismatchError((
                     "{} has table '{}', and the session's sok.CheckpointSaverHook restores tables from {}, which does "
-                    "not have it: they would begin anew. Give the hook the session's checkpoint_dir; or restore it "
-                    "with tf.train.Saver().restore(session, ...), and save it anew with "
+                    "not have it among its own: they would begin anew. Give the hook the session's checkpoint_dir; or "
+                    "restore it with tf.train.Saver().restore(session, ...), and save it anew with "
                     "sok.CheckpointManager.").format(folder, table.name, " or ".join(directories)))
 
     def also_restored(self, directory: Optional[str]) -> None:

@@ -1,8 +1,9 @@
 """Which sessions have been restored, and how far.
 
 To a session that TensorFlow has begun with what is in no table, its hooks of ours are to restore the tables: whoever
-saves before would save tables that have not begun. And of all that is restored as a session begins, by hooks of ours
-and by the session's own Saver, the last step counts.
+saves before would save tables that have not begun. And of all that is restored as a session begins, by hooks of ours,
+by our listener and by a Saver of everything, the last step counts; unless the global step has been given another value
+since, as that of a model that goes on from another's rows.
 """
 import numbers
 import weakref
@@ -10,6 +11,7 @@ from typing import Any, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.checkpoint.session.talk import talk
 from sok1x.graph_ops.bridge import callers
 from sok1x.graph_ops.stores import clock
 
@@ -20,12 +22,6 @@ _steps: Any = weakref.WeakKeyDictionary()  # {session: the step that it has been
 def note(session: tf.Session, step: int) -> None:
     """All of a session has been restored; the step is equal on all ranks."""
     _steps[session] = step
-
-
-def step_of(session: tf.Session) -> Optional[int]:
-    """The step that all of a session has been restored to last, equal on all ranks; None: it has not been."""
-    step: Optional[int] = _steps.get(session)
-    return step
 
 
 def begin_half(session: tf.Session) -> None:
@@ -69,7 +65,7 @@ def restore(hooks: Sequence[Any], session: tf.Session) -> bool:
     """
     waiting = [hook for hook in hooks if hasattr(hook, "_is_to_restore") and hook._is_to_restore(session)]
     found = [hook._look_in(session) for hook in waiting]
-    step, last = step_of(session), None
+    step, last = _step_of(session), None
     for one in found:
         if one is not None and (step is None or one.step > step):
             step, last = one.step, one
@@ -80,3 +76,14 @@ def restore(hooks: Sequence[Any], session: tf.Session) -> bool:
     for hook, one in zip(waiting, found):
         hook._begin_in(session, one, step)
     return last is not None
+
+
+def _step_of(session: tf.Session) -> Optional[int]:
+    """The step that all of a session has been restored to, and is at, equal on all ranks; None: there is none."""
+    step: Optional[int] = _steps.get(session)
+    if step is None:
+        return None
+    number = clock.global_step_of(session.graph)
+    stays = number is None or int(session.run(number)) == step
+    with talk().about("a session's hooks restore"):
+        return step if all(talk().exchange(session, stays)) else None
