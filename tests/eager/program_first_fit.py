@@ -50,6 +50,7 @@ def main():
         for options in ({}, {"steps_per_execution": 3}, {"run_eagerly": True}):
             check(make, tf.keras.optimizers.Adam, options, rank, ranks)
     check(Model, tf.keras.optimizers.legacy.Adam, {}, rank, ranks)
+    check_begun_without_steps(rank)
     print("rank", rank, "ok")
 
 
@@ -67,6 +68,20 @@ def check(make, optimizer, options, rank, ranks):
         np.testing.assert_allclose(rows, tf.gather(table.embeddings, keys), rtol=1e-4, atol=1e-5)
     kernel = model.layers[-1].kernel.numpy().ravel()
     print("kernel {} {} {} {}".format(make.__name__, optimizer.__module__, options, kernel), flush=True)
+
+
+def check_begun_without_steps(rank):
+    """In a loop of one's own before `fit`, and in one that ends before its first step; then `fit` broadcasts."""
+    model = sequential(sok.All2AllDenseEmbedding(None, DIM, 2, 1, embedding_initializer="ones"), 0.1 * (rank + 1))
+    model.compile(sok.DistributedOptimizer(tf.keras.optimizers.SGD(0.0)), "mse")
+    callback = sok.BroadcastGlobalVariablesCallback(0)
+    lists = [tf.keras.callbacks.CallbackList([callback], model=model, epochs=1, steps=1) for _ in range(2)]
+    lists[0].on_train_begin()
+    model.make_train_function()
+    for one in lists:
+        one.on_train_begin()
+    model.fit(np.zeros([4, 2, 1], np.int64), np.ones([4, 1]), batch_size=4, verbose=0, callbacks=[callback])
+    np.testing.assert_allclose(model.layers[-1].kernel, np.full([4, 1], 0.1), rtol=1e-6)
 
 
 if __name__ == "__main__":
