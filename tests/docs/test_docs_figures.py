@@ -117,3 +117,13 @@ def test_lookups_and_steps_with_tensorflow_2(label):
     shown = cells("docs/gpus.md", label + ", forward, step with SGD, with LazyAdam")
     for words, name in zip(shown, ("gpu_embedding_tf2", "gpu_embedding")):
         agree(words, [embedding(name, label, mode, "sok1x") for mode in ("forward", "sgd", "lazyadam")])
+
+
+def test_both_tensorflows_in_turn_on_the_host():
+    ratios = {line["figure"]: line["ratio"] for one in load("two_tensorflows_cpu")["benchmarks"]
+              for line in one["compared"]}
+    inserting = ratios.pop("cases eviction ms inserting mean")
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+        page = " ".join(file.read().split())
+    assert "On TensorFlow 2.15 ours take {:.2f} to {:.2f} times as long, and steps that insert keys {:.2f}".format(
+        min(ratios.values()), max(ratios.values()), inserting) in page
