@@ -117,8 +117,9 @@ def scope_of(layer: Any, column: str) -> Iterator[None]:
     """
     kind = None if layer is None else dense_features_v2()
     named = kind is not None and isinstance(layer, kind)
-    scope = "{}/{}".format(layer.name, re.sub("[^A-Za-z0-9_.-]", "_", column)) if named else ""  # as TensorFlow's
-    with tf.variable_scope(scope) if named else contextlib.nullcontext():
+    scope = tf.variable_scope("{}/{}".format(layer.name, re.sub("[^A-Za-z0-9_.-]", "_", column))  # as TensorFlow's
+                              ) if named else contextlib.nullcontext()
+    with scope:
         store = variable_scope._get_default_variable_store()._vars
         before = set(store)
         yield

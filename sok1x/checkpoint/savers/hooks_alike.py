@@ -10,7 +10,6 @@ from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.files import urls
 from sok1x.checkpoint.savers.table_saver import TableSaver
-from sok1x.checkpoint.session import restored_sessions
 from sok1x.checkpoint.session.dense_saver import DenseSaver
 from sok1x.checkpoint.session.talk import talk
 from sok1x.core.graph_keys import GraphKeys
@@ -36,16 +35,6 @@ def expect_hooks_alike(init_hook: Any) -> None:
             "checkpoint_dir, or every rank a CheckpointSaverHook (rank 0 alone writes what is not in tables); a hook "
             "with a tf.train.Saver of the dense variables alone may run on one rank.").format("; ".join(
                 "{}: {}".format(launch.named(rank), ", ".join(one) or "none") for rank, one in enumerate(told))))
-
-
-def restore_before(mine: Any, session: tf.Session) -> None:
-    """Has all hooks of ours in a session restore what they will, each once, before one of them saves.
-
-    Args:
-        mine: the one that the session calls.
-        session: the session.
-    """
-    restored_sessions.restore(hooks_beside(mine) or [mine], session)
 
 
 def warn_of_dense_alone(saving: Any) -> None:

@@ -7,7 +7,7 @@ since, as that of a model that goes on from another's rows.
 """
 import numbers
 import weakref
-from typing import Any, Optional, Sequence
+from typing import Any, List, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
@@ -43,13 +43,10 @@ def complete(session: Any, step: Any) -> Any:
         return step
     for caller in callers.selves():  # TensorFlow tells a session's hooks to nobody
         hooks = getattr(caller, "_hooks", None)
-        ours = [hook for hook in hooks if hasattr(hook, "_is_to_restore")] if isinstance(hooks, (list, tuple)) else []
-        if any(hook._is_to_restore(session) for hook in ours):
+        if isinstance(hooks, (list, tuple)) and _waiting(hooks, session):
             number = clock.global_step_of(session.graph)
             asked = isinstance(step, numbers.Integral) and number is not None and step == session.run(number)
-            return int(session.run(number)) if restore(ours, session) and asked else step
-        if ours:
-            break
+            return int(session.run(number)) if restore(hooks, session) and asked else step
     return step
 
 
@@ -63,7 +60,9 @@ def restore(hooks: Sequence[Any], session: tf.Session) -> bool:
     Returns:
         Whether there was one, later than what has been restored before.
     """
-    waiting = [hook for hook in hooks if hasattr(hook, "_is_to_restore") and hook._is_to_restore(session)]
+    waiting = _waiting(hooks, session)
+    if not waiting:  # each hook asks, and the first has had all of them restore
+        return False
     found = [hook._look_in(session) for hook in waiting]
     step, last = _step_of(session), None
     for one in found:
@@ -76,6 +75,11 @@ def restore(hooks: Sequence[Any], session: tf.Session) -> bool:
     for hook, one in zip(waiting, found):
         hook._begin_in(session, one, step)
     return last is not None
+
+
+def _waiting(hooks: Sequence[Any], session: tf.Session) -> List[Any]:
+    """Those of ours that have not looked yet for what there is to restore in a session."""
+    return [hook for hook in hooks if hasattr(hook, "_is_to_restore") and hook._is_to_restore(session)]
 
 
 def _step_of(session: tf.Session) -> Optional[int]:

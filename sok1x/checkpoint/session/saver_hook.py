@@ -8,7 +8,7 @@ import tensorflow.compat.v1 as tf
 from sok1x import launch
 from sok1x.checkpoint import tensorflow_errors
 from sok1x.checkpoint.savers import agreed_timer, hooks_alike
-from sok1x.checkpoint.session import dense_saver
+from sok1x.checkpoint.session import dense_saver, restored_sessions
 from sok1x.checkpoint.session.manager import check_folder, check_keep
 from sok1x.checkpoint.session.ranks import Ranks
 from sok1x.checkpoint.session.restoring import Restored, Restoring
@@ -135,7 +135,7 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
         Raises:
             sok1x.checkpoint.errors.CheckpointError: on all ranks, where one finds that it cannot be done.
         """
-        hooks_alike.restore_before(self, session)
+        restored_sessions.restore(hooks_alike.hooks_beside(self) or [self], session)
         step = int(session.run(self._global_step_tensor))
         check_alike("CheckpointSaverHook", self._ranks.agree(session, lambda: self._write_graph(session.graph)))
         if not self._has_found:

@@ -36,7 +36,7 @@ def watch() -> None:
     wrapping.wrap(tf.summary.FileWriterCache, "get", _get)
 
 
-def without(logdir: str) -> NoWriter:
+def no_writer(logdir: str) -> NoWriter:
     """What a rank other than 0 has in place of a writer.
 
     Args:
@@ -46,7 +46,7 @@ def without(logdir: str) -> NoWriter:
         >>> import tempfile
         >>> from sok1x.core.frameworks import summaries
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     summaries.without(folder).flush()
+        ...     summaries.no_writer(folder).flush()
     """
     _make(logdir)
     tf.logging.info("Rank %d writes no summaries to %s: rank 0 does.", rank(), logdir)
@@ -78,7 +78,7 @@ def _get(stock: Callable[[str], Any]) -> Callable[[str], Any]:
         if not rank():
             return stock(logdir)
         if logdir not in known:
-            known[logdir] = without(logdir)
+            known[logdir] = no_writer(logdir)
         return known[logdir]
 
     return get

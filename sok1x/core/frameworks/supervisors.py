@@ -32,7 +32,7 @@ def _made(stock: Callable[..., None]) -> Callable[..., None]:
         logdir, writer = given.arguments["logdir"], given.arguments["summary_writer"]
         default = supervisor.Supervisor.USE_DEFAULT  # a number
         if logdir and type(writer) is type(default) and writer == default and summaries.rank():
-            given.arguments["summary_writer"] = summaries.without(logdir)
+            given.arguments["summary_writer"] = summaries.no_writer(logdir)
         stock(*given.args, **given.kwargs)
 
     return init
