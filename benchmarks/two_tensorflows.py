@@ -15,6 +15,7 @@ environments need what was built of the same sources.
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -98,11 +99,6 @@ def run(python, benchmark, environment):
             return json.load(file)
 
 
-def median(values):
-    values = sorted(values)
-    return (values[(len(values) - 1) // 2] + values[len(values) // 2]) / 2
-
-
 def compare(rounds):
     """[what was measured, its medians on both, and of their ratios in each round the median and the ends].
 
@@ -120,8 +116,8 @@ def compare(rounds):
         if not all(map(all, both)):
             continue
         ratios = [second / first for first, second in zip(*both)]
-        compared.append({"figure": name, "medians": [round(median(values), 4) for values in both], "rounds": both,
-                         "ratio": round(median(ratios), 3), "ratios": [round(min(ratios), 3), round(max(ratios), 3)]})
+        compared.append({"figure": name, "medians": [round(statistics.median(values), 4) for values in both], "rounds": both,
+                         "ratio": round(statistics.median(ratios), 3), "ratios": [round(min(ratios), 3), round(max(ratios), 3)]})
     return compared
 
 
