@@ -15,10 +15,10 @@ environments need what was built of the same sources.
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
+from statistics import median
 
 import machine
 
@@ -116,8 +116,8 @@ def compare(rounds):
         if not all(map(all, both)):
             continue
         ratios = [second / first for first, second in zip(*both)]
-        compared.append({"figure": name, "medians": [round(statistics.median(values), 4) for values in both], "rounds": both,
-                         "ratio": round(statistics.median(ratios), 3), "ratios": [round(min(ratios), 3), round(max(ratios), 3)]})
+        compared.append({"figure": name, "medians": [round(median(values), 4) for values in both], "rounds": both,
+                         "ratio": round(median(ratios), 3), "ratios": [round(min(ratios), 3), round(max(ratios), 3)]})
     return compared
 
 
