@@ -119,6 +119,19 @@ def test_lookups_and_steps_with_tensorflow_2(label):
         agree(words, [embedding(name, label, mode, "sok1x") for mode in ("forward", "sgd", "lazyadam")])
 
 
+def scaling(name, layout):
+    group, = [group for group in load(name)["groups"] if len(group["GPU of each rank"]) == 2]
+    found = {case["mode"]: case["ms"]["median"] for case in group["cases"] if case["layout"] == layout}
+    return [found[mode] for mode in ("forward", "sgd", "lazyadam")]
+
+
+@pytest.mark.parametrize("label", sorted(LAYOUTS))
+def test_two_gpus(label):
+    shown = cells("docs/gpus.md", "on two GPUs, " + label + ", the same")
+    for words, name in zip(shown, ("gpu_scaling_tf2", "gpu_scaling_2")):
+        agree(words, scaling(name, LAYOUTS[label]))
+
+
 def test_both_tensorflows_in_turn_on_the_host():
     ratios = {line["figure"]: line["ratio"] for one in load("two_tensorflows_cpu")["benchmarks"]
               for line in one["compared"]}
