@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from sok1x.checkpoint.errors import LockedError, NotFoundError, WriteError
-from sok1x.checkpoint.files import folder_lock, folders, manifest
+from sok1x.checkpoint.files import folder_lock, folders, manifest, retiring
 from sok1x.checkpoint.files.folder_lock import FolderLock
 
 
@@ -104,7 +104,7 @@ def test_a_death_while_one_is_replaced(tmp_path, monkeypatch, renames, expected)
         done.append(real(source, target))
 
     monkeypatch.setattr(os, "rename", rename)
-    monkeypatch.setattr(folders, "_remove", lambda folder: None)
+    monkeypatch.setattr(folders, "remove", lambda paths: None)
     try:
         folders.publish(temporary, str(tmp_path), 5)
     except KeyboardInterrupt:
@@ -112,7 +112,7 @@ def test_a_death_while_one_is_replaced(tmp_path, monkeypatch, renames, expected)
     monkeypatch.undo()
     assert steps(tmp_path) == [5] and content(folders.latest(str(tmp_path))) == expected
     with FolderLock(str(tmp_path)) as lock:
-        folders.remove_leftovers(lock)
+        retiring.remove_leftovers(lock)
     assert content(folders.latest(str(tmp_path))) == expected
     assert sorted(os.listdir(str(tmp_path))) == [".sok1x.lock", "model.ckpt-5"]
 
@@ -157,7 +157,7 @@ def test_leftovers_are_removed_and_nothing_else(tmp_path, lock):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text("")
     (tmp_path / ".model.ckpt-9.00ff.tmp").symlink_to(tmp_path / "mine")
-    folders.remove_leftovers(lock)
+    retiring.remove_leftovers(lock)
     assert sorted(os.listdir(str(tmp_path))) == [
         ".model.ckpt-9.00ff.tmp", ".model.ckpt-x.00ff.tmp", ".sok1x.lock", "mine", "model.ckpt-5"]
     assert os.listdir(str(tmp_path / "mine")) == ["file"]
@@ -167,8 +167,8 @@ def test_prune_keeps_the_last(tmp_path, lock):
     for step in (1, 2, 3, 10):
         make(tmp_path, step)
     for keep, left in ((None, [10, 3, 2, 1]), (0, [10, 3, 2, 1]), (7, [10, 3, 2, 1]), (3, [10, 3, 2]), (1, [10])):
-        kept = folders.kept(str(tmp_path), keep)
-        folders.remove(folders.retire(lock, keep))
+        kept = retiring.kept(str(tmp_path), keep)
+        folders.remove(retiring.retire(lock, keep))
         assert steps(tmp_path) == left == [found.step for found in reversed(kept)]
     assert sorted(os.listdir(str(tmp_path))) == [".sok1x.lock", "model.ckpt-10"]
 
@@ -176,10 +176,10 @@ def test_prune_keeps_the_last(tmp_path, lock):
 def test_what_was_just_saved_stays_though_its_step_is_the_least(tmp_path, lock):
     for step in (10, 20, 5):
         make(tmp_path, step)
-    assert [found.step for found in folders.kept(str(tmp_path), 2, 5)] == [5, 20]
-    folders.remove(folders.retire(lock, 2, 5))
+    assert [found.step for found in retiring.kept(str(tmp_path), 2, 5)] == [5, 20]
+    folders.remove(retiring.retire(lock, 2, 5))
     assert steps(tmp_path) == [20, 5]
-    folders.remove(folders.retire(lock, 1, 5))
+    folders.remove(retiring.retire(lock, 1, 5))
     assert steps(tmp_path) == [5]
 
 
@@ -188,13 +188,13 @@ def test_a_run_that_went_back_keeps_its_own(tmp_path, lock):
     for step, left in ((10, [10]), (20, [20, 10]), (30, [30, 20, 10]), (40, [40, 30, 20]), (21, [40, 21, 20]),
                        (22, [22, 21, 20]), (23, [23, 22, 21])):
         make(tmp_path, step)
-        kept = folders.kept(str(tmp_path), 3, step)
-        folders.remove(folders.retire(lock, 3, step))
+        kept = retiring.kept(str(tmp_path), 3, step)
+        folders.remove(retiring.retire(lock, 3, step))
         assert steps(tmp_path) == left == [found.step for found in reversed(kept)]
 
 
 def test_what_removes_needs_the_lock(tmp_path):
-    for act in (lambda lock: folders.retire(lock, 1), folders.remove_leftovers):
+    for act in (lambda lock: retiring.retire(lock, 1), retiring.remove_leftovers):
         with pytest.raises(ValueError, match="lock on .* is not held"):
             act(FolderLock(str(tmp_path)))
 

@@ -8,7 +8,7 @@ import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 from sok1x.checkpoint.errors import LockedError, WriteError
-from sok1x.checkpoint.files import folder_lock, folders, manifest, prefixes
+from sok1x.checkpoint.files import folder_lock, folders, manifest, prefixes, retiring
 from sok1x.checkpoint.files.folder_lock import FolderLock
 
 TOKEN = "0123456789abcdef"
@@ -166,10 +166,10 @@ def test_a_save_spares_what_another_thread_s_writes(tmp_path):
         token = folders.new_token()
         folder = folders.make_temporary(folders.step_folder(str(tmp_path), 1), token)
         folders.at_work.add(token)
-        folders.remove_leftovers(lock)
+        retiring.remove_leftovers(lock)
         assert os.path.isdir(folder)
         folders.at_work.discard(token)
-        folders.remove_leftovers(lock)
+        retiring.remove_leftovers(lock)
         assert not os.path.isdir(folder)
 
 

@@ -6,7 +6,7 @@
     DIR/.model.ckpt-<step>.<token>.gone/     one that is being removed
     DIR/.sok1x.lock                          held by the job that saves (folder_lock.py)
 
-prefixes.py has the same below the prefix that a `tf.train.Saver` saves to.
+retiring.py removes what is to go. prefixes.py has the same below the prefix that a `tf.train.Saver` saves to.
 
 While a checkpoint is replaced there is a moment in which only the `.old` one is complete, and it counts then.
 """
@@ -20,12 +20,11 @@ from typing import Dict, List, NamedTuple, Optional, Set
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import NotFoundError
 from sok1x.checkpoint.files import manifest
-from sok1x.checkpoint.files.folder_lock import FolderLock
 
 BASENAME = "model.ckpt"
 
 _FINAL = re.compile(r"model\.ckpt-(0|[1-9][0-9]{0,18})\Z")
-_HIDDEN = re.compile(r"\.model\.ckpt-(0|[1-9][0-9]{0,18})\.([0-9a-f]+)\.(tmp|old|gone)\Z")
+HIDDEN = re.compile(r"\.model\.ckpt-(0|[1-9][0-9]{0,18})\.([0-9a-f]+)\.(tmp|old|gone)\Z")
 
 at_work: Set[str] = set()  # tokens of what this process writes: its saves share a folder's lock, and spare each other
 
@@ -71,8 +70,8 @@ def make_temporary(final: str, token: str) -> str:
 def complete(directory: str) -> List[Found]:
     """The complete checkpoints below `directory`, the one of the greatest step first. Links are not followed."""
     found: Dict[int, str] = {}
-    for entry in _entries(directory):
-        final, hidden = _FINAL.match(entry.name), _HIDDEN.match(entry.name)
+    for entry in entries(directory):
+        final, hidden = _FINAL.match(entry.name), HIDDEN.match(entry.name)
         if not final and not (hidden and hidden.group(3) == "old"):
             continue
         if entry.is_dir(follow_symlinks=False) and is_complete(entry.path):
@@ -107,7 +106,7 @@ def is_complete(folder: str) -> bool:
 def passed_over(directory: str) -> List[str]:
     """What is called as a checkpoint of a later step than the last complete one, and is none."""
     found = latest(directory)
-    steps = {entry.path: int(match.group(1)) for entry in _entries(directory)
+    steps = {entry.path: int(match.group(1)) for entry in entries(directory)
              for match in [_FINAL.match(entry.name)] if match}
     return [path for path in sorted(steps, key=lambda path: steps[path])
             if (found is None or steps[path] > found.step) and (os.path.islink(path) or not is_complete(path))]
@@ -170,7 +169,7 @@ def publish_as(temporary: str, final: str) -> str:
     except OSError as error:
         raise errors.of_write(error, final) from None
     if retired:
-        _remove(retired)
+        remove([retired])
     return final
 
 
@@ -200,72 +199,6 @@ def put_in_place(temporary: str, final: str) -> Optional[str]:
     finally:
         at_work.discard(token)
     return retired
-
-
-def kept(directory: str, keep: Optional[int], saved: Optional[int] = None) -> List[Found]:
-    """The checkpoints that `retire` leaves, the one of the greatest step last, as TensorFlow's state file has them."""
-    found = complete(directory)
-    if keep:
-        # A run that has gone back to an earlier step keeps what it saves, before what it has gone back from.
-        ours = [one for one in found if saved is None or one.step <= saved]
-        found = (ours + [one for one in found if one not in ours])[:keep]
-    return sorted(found)
-
-
-def retire(lock: FolderLock, keep: Optional[int], saved: Optional[int] = None) -> List[str]:
-    """Takes the checkpoints of the least steps out of sight until `keep` are left; None or 0 keeps all.
-
-    Args:
-        lock: on their folder.
-        keep: how many stay.
-        saved: the step that has just been saved; those of later steps go first, of a run that went back from them.
-
-    Returns:
-        What is to be removed: file by file that may take long, and nobody finds it any more.
-
-    Raises:
-        WriteError: The system refuses.
-    """
-    lock.expect_held()
-    retired = []
-    staying = {one.folder for one in kept(lock.directory, keep, saved)}
-    for one in complete(lock.directory):
-        if one.folder in staying:
-            continue
-        gone = hidden(step_folder(lock.directory, one.step), new_token(), "gone")
-        try:
-            os.rename(one.folder, gone)
-        except OSError as error:
-            raise errors.of_write(error, one.folder) from None
-        retired.append(gone)
-    return retired
-
-
-def remove(retired: List[str]) -> None:
-    """Removes what `retire` gave. What the system refuses to remove goes with the next job's leftovers."""
-    for folder in retired:
-        _remove(folder)
-
-
-def remove_leftovers(lock: FolderLock) -> None:
-    """Removes what jobs left that died while they saved. The lock tells that no other job is at work.
-
-    Raises:
-        WriteError: The system refuses to give a checkpoint its name back that was about to be replaced.
-    """
-    lock.expect_held()
-    for entry in sorted(_entries(lock.directory), key=lambda one: one.name):
-        hidden = _HIDDEN.match(entry.name)
-        if not hidden or not entry.is_dir(follow_symlinks=False) or hidden.group(2) in at_work:
-            continue
-        final = step_folder(lock.directory, int(hidden.group(1)))
-        if hidden.group(3) == "old" and not os.path.lexists(final) and is_complete(entry.path):
-            try:
-                os.rename(entry.path, final)
-            except OSError as error:
-                raise errors.of_write(error, final) from None
-        else:
-            _remove(entry.path)
 
 
 def fsync_file(path: str) -> None:
@@ -307,16 +240,21 @@ def hidden_of(final: str) -> List[str]:
     return [os.path.join(directory, name) for name in sorted(names) if pattern.match(name)]
 
 
-def _entries(directory: str) -> List[os.DirEntry]:
+def entries(directory: str) -> List[os.DirEntry]:
+    """What is in a folder; nothing where there is none. Raises CheckpointError."""
     try:
-        with os.scandir(directory) as entries:
-            return list(entries)
+        with os.scandir(directory) as found:
+            return list(found)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         raise errors.of_read(error, directory, "the folder of checkpoints") from None
 
 
-def _remove(folder: str) -> None:
-    # What cannot be removed now, for a reader has it open on some network file system, goes with the next job.
-    shutil.rmtree(folder, ignore_errors=True)
+def remove(paths: List[str]) -> None:
+    """Removes folders that nobody finds any more; says nothing of what the system refuses.
+
+    What a reader has open on some network file system cannot be removed now: it goes with the next job's leftovers.
+    """
+    for path in paths:
+        shutil.rmtree(path, ignore_errors=True)

@@ -6,7 +6,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint import tensorflow_errors
-from sok1x.checkpoint.files import folder_lock, folders, prefixes
+from sok1x.checkpoint.files import folder_lock, folders, prefixes, retiring
 from sok1x.checkpoint.files.checkpoint_files import Checkpoint
 from sok1x.checkpoint.savers import one_rank
 from sok1x.checkpoint.savers.one_rank import OneRankSource
@@ -52,7 +52,7 @@ class PrefixSaving(Saving):
         if self._ranks.rank == 0:
             prefixes.expect_free(self._prefix)
             self._lock = folder_lock.of_process(self._directory)
-            folders.remove_leftovers(self._lock)
+            retiring.remove_leftovers(self._lock)
             prefixes.remove_leftovers(self._prefix)
 
     def _begin(self, step: int) -> Any:

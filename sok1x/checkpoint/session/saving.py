@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint import tensorflow_errors
 from sok1x.checkpoint.errors import NoSpaceError
-from sok1x.checkpoint.files import folder_lock, folders, manifest, writing
+from sok1x.checkpoint.files import folder_lock, folders, manifest, retiring, writing
 from sok1x.checkpoint.files.folder_lock import FolderLock
 from sok1x.checkpoint.session import restored_sessions, transfer
 from sok1x.checkpoint.session.dense_saver import VariablesSaver
@@ -100,7 +100,7 @@ class Saving:
         """Rank 0: takes the folder, unless it has it."""
         if self._ranks.rank == 0 and self._lock is None:
             self._lock = folder_lock.of_process(self._directory)
-            folders.remove_leftovers(self._lock)
+            retiring.remove_leftovers(self._lock)
 
     def _expect_equal_on_ranks(self) -> None:
         if self._dense is not None:
@@ -144,7 +144,7 @@ class Saving:
             self._write_state(step)
         self._end_removal()
         self._removal = threading.Thread(target=folders.remove, name="sok1x-removal",
-                                         args=[folders.retire(self._lock, self._keep, step)])
+                                         args=[retiring.retire(self._lock, self._keep, step)])
         self._removal.start()
         self._warn_of_later(step)
         return final
@@ -181,7 +181,7 @@ class Saving:
     def _write_state(self, step: int) -> None:
         """TensorFlow's state file names the checkpoints that stay, before the others go."""
         paths = [os.path.relpath(found.prefix, self._directory)
-                 for found in folders.kept(self._directory, self._keep, step)]
+                 for found in retiring.kept(self._directory, self._keep, step)]
         state = os.path.join(self._directory, "checkpoint")
         with tensorflow_errors.refusals(state, sum(map(len, paths))):
             # TensorFlow takes paths beside a relative folder for those from where the job was started.
