@@ -40,7 +40,7 @@ def is_building() -> bool:
 def _table(layer: Any, column: Any, units: int, trainable: bool, collections: Any) -> EmbeddingVariable:
     table = tables.get(_WEIGHTS, column, units, tf.zeros_initializer(), trainable, collections)
     # Estimators report what share of a linear model's weights are zeros: those of the table's rows.
-    tables.add_to_layer(layer, column.name, table, rows_alone=True)
+    tables.add_to_layer(layer, column.name, table, only_rows=True)
     return table
 
 

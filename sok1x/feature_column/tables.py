@@ -128,14 +128,14 @@ def scope_of(layer: Any, column: str) -> Iterator[None]:
                 del store[name]
 
 
-def add_to_layer(layer: Any, name: str, table: EmbeddingVariable, rows_alone: bool = False) -> None:
+def add_to_layer(layer: Any, name: str, table: EmbeddingVariable, only_rows: bool = False) -> None:
     """Keras then saves and counts a table's variables with the layer's, and initializes them.
 
     Args:
         layer: of Keras or tf.layers.
         name: the column's.
         table: whose variables.
-        rows_alone: whether the rows are all that is counted as the layer's.
+        only_rows: whether the rows are all that is counted as the layer's.
 
     Example:
         >>> import tensorflow as tf
@@ -149,10 +149,10 @@ def add_to_layer(layer: Any, name: str, table: EmbeddingVariable, rows_alone: bo
         True
     """
     others = keras_attributes.beside(table)
-    for variable in others if rows_alone else ():
+    for variable in others if only_rows else ():
         backend.track_variable(variable)
-    with keras_attributes.rows_alone.entered(rows_alone or None):
-        setattr(layer, "_sok1x_table_of_{}".format(name), [table] + ([] if rows_alone else others))
+    with keras_attributes.only_rows.entered(only_rows or None):
+        setattr(layer, "_sok1x_table_of_{}".format(name), [table] + ([] if only_rows else others))
 
 
 def _of_buckets(name: str, buckets: int, dimension: int, initializer: Any, trainable: bool,

@@ -5,7 +5,7 @@ its rows. What lies beside them says whose they are. So that is among the weight
 of the kind that it has in the layers of sok1x: what `get_weights` gives, and the early stopping that restores the best
 weights keeps, is then a whole table, and `set_weights` puts it back with its keys.
 
-Inside `rows_alone` a layer is given the rows, and nothing more is among its weights.
+Inside `only_rows` a layer is given the rows, and nothing more is among its weights.
 
 What incremental dumps have noted of the table before is void from then on, as when a checkpoint is restored.
 """
@@ -29,7 +29,7 @@ from sok1x.graph_ops.bridge.tensorflow_versions import (
 from sok1x.graph_ops.bridge.tensorflow_versions import keras_base_layer as base_layer
 from sok1x.graph_ops.stores.step_at import time_of_restore
 
-rows_alone = ThreadScope()
+only_rows = ThreadScope()
 _ROWS = "_sok1x_keras_rows"  # of a table in a graph: see `_rows_of`
 
 
@@ -63,7 +63,7 @@ def _tracking(stock: Callable[..., Any]) -> Callable[..., Any]:
     def track_variable(self: Any, val: Any, position: Any = None) -> None:
         new = _is_table(val) and not _has(self, val)  # Keras gives what is in lists again and again
         stock(self, val, position=position)
-        if new and rows_alone.value is None:
+        if new and only_rows.value is None:
             for one in beside(val):
                 stock(self, one)
     return track_variable
@@ -73,7 +73,7 @@ def _attribute_set(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Of a layer that is given an attribute, in a graph: there Keras does not see what a list gets later."""
     def set_attribute(self: Any, name: str, value: Any) -> None:
         stock(self, name, value)
-        for table in _given(value) if rows_alone.value is None else ():
+        for table in _given(value) if only_rows.value is None else ():
             if not _has(self, table):
                 continue  # Keras' own lists, as `compile` makes one, are none that it tracks
             for one in beside(table):
