@@ -190,7 +190,8 @@ def open_source(checkpoint: str, step: Optional[int] = None) -> Source:
 
     Args:
         checkpoint: a checkpoint_dir, the folder of one step in it, or the prefix of a Saver's files.
-        step: which step's of a checkpoint_dir; None for the latest, whoever has saved it.
+        step: which step's of a checkpoint_dir; None for the latest, whoever has saved it, and though it lie in another
+            checkpoint's folder, in which a run has gone on.
 
     Raises:
         CheckpointError: there is none, or it is not whole.
@@ -198,11 +199,10 @@ def open_source(checkpoint: str, step: Optional[int] = None) -> Source:
     path = os.path.normpath(os.fspath(checkpoint))
     if step is None:
         folder = prefixes.folder_of(path)
-        if folder is not None:
-            return _Shards(folder)
-        if os.path.isfile(path + ".index"):
+        if folder is None and os.path.isfile(path + ".index"):
             return _Variables(path)
-        return _latest(path)
+        # In a checkpoint's own folder a run may have gone on.
+        return _latest(path) if folder in (None, path) else _Shards(folder)
     elif os.path.isfile("{}.index".format(os.path.join(path, "{}-{}".format(folders.BASENAME, step)))) and \
             not any(one.step == step for one in folders.within(path)):
         return _Variables(os.path.join(path, "{}-{}".format(folders.BASENAME, step)))
@@ -211,7 +211,7 @@ def open_source(checkpoint: str, step: Optional[int] = None) -> Source:
 
 def _latest(directory: str) -> Source:
     """The latest checkpoint below a checkpoint_dir, of ours or of a tf.train.Saver, as that tells TensorFlow."""
-    found = folders.latest(directory)
+    found = next(iter(folders.within(directory)), None)
     named = dense_saver.later_named(directory, -2 if found is None else found.step)
     if named is not None:
         try:
@@ -225,7 +225,7 @@ def _latest(directory: str) -> Source:
                 raise
             tf.logging.warning("%s is later than the last checkpoint of sok1x beside it, which is taken, for it cannot "
                                "be: %s", named, error)
-    return _Shards(folders.find(directory))
+    return _Shards(folders.find(directory))  # which says what there is, if it is none
 
 
 def names(source: Source, chosen: Optional[List[str]] = None) -> List[str]:

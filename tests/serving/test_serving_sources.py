@@ -78,6 +78,25 @@ def test_a_whole_checkpoint_of_another_name(tmp_path, before):
     assert value(sources.open_source(job.at("my-2"))) == value(sources.open_source(job.folder)) == 2
 
 
+@pytest.mark.parametrize("by", ["a manager", "a saver", "savers of several ranks"])
+def test_a_checkpoint_in_whose_folder_a_run_has_gone_on(tmp_path, by):
+    """As restoring has it: the latest in the folder, and each step by its number."""
+    first = Job(tmp_path / "first")
+    with first.session.graph.as_default():
+        start = first.manager.save(first.session, 1)
+    assert value(sources.open_source(start)) == value(sources.open_source(first.folder)) == 1
+    job = Job(start)
+    job.train()
+    if by == "a manager":
+        job.manager.save(job.session, 2)
+    elif by == "a saver":
+        job.saver.save(job.session, job.at("model.ckpt"), 2)
+    else:
+        save_whole(job, "model.ckpt-2", 2)
+    assert value(sources.open_source(start)) == value(sources.open_source(start, 2)) == 2
+    assert value(sources.open_source(start, 1)) == 1
+
+
 def test_chosen_tables_of_a_marked_graph(tmp_path):
     sok.init()
     with tf.Graph().as_default(), tf.Session() as session:
