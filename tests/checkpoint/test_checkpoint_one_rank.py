@@ -169,7 +169,7 @@ def test_a_table_is_not_started_without_its_keys(tmp_path):
         tf.train.init_from_checkpoint(stock, {"whole": sok.Variable(shape=[5, 4], initializer="ones", name="own")})
     for name, words in (("old", "abcdefghi"), ("new", "cba")):
         (tmp_path / name).write_text("\n".join(words))
-    vocabulary = tf.estimator.VocabInfo(str(tmp_path / "new"), 3, 0, str(tmp_path / "old"))
+    vocabulary = tf.train.VocabInfo(str(tmp_path / "new"), 3, 0, str(tmp_path / "old"))
     with tf.Graph().as_default():
         sok.Variable(shape=[3, 4], initializer="ones", name="whole")
         with pytest.raises(ValueError, match="'whole': its rows.*init_fn"):
