@@ -68,7 +68,8 @@ class DLRM:
 def train_op(loss, learning_rate):
     """One step: of the table's rows those that the batch has, by LazyAdam; of the dense variables by Adam."""
     table, dense = sok.split_embedding_variable_from_others(tf.trainable_variables())
-    gradients = tf.gradients(loss, table + dense)
+    # Gated: no kernel may take its step before the table's gradient has come through it.
+    gradients = tf.gradients(loss, table + dense, gate_gradients=True)
     for_table = sok.DistributedOptimizer(sok.tf.keras.optimizers.LazyAdamOptimizer(learning_rate), average=False)
     for_dense = sok.DistributedOptimizer(tf.train.AdamOptimizer(learning_rate), average=False)
     return tf.group(for_table.apply_gradients(zip(gradients, table)),

@@ -69,7 +69,8 @@ class Model:
         optimizer = tf.train.AdamOptimizer(args.lr)
         self.sok_optimizer = sok.OptimizerWrapper(optimizer)
         tables, others = sok.filter_variables(tf.trainable_variables())
-        gradients = tf.gradients(self.loss, tables + others)
+        # Gated: no kernel may take its step before the tables' gradients have come through it.
+        gradients = tf.gradients(self.loss, tables + others, gate_gradients=True)
         dense_gradients = [hvd.allreduce(gradient, op=hvd.Sum) for gradient in gradients[len(tables):]]
         self.global_step = tf.train.get_or_create_global_step()
         self.train = tf.group(self.sok_optimizer.apply_gradients(zip(gradients, tables)),
