@@ -7,6 +7,7 @@ Where all ranks name one prefix, rank 0's is TensorFlow's own checkpoint; every 
 
 Each has all of its rank's objects, says whose it is (one_rank.MARK), and on several ranks which save it was (TOKEN).
 """
+import contextlib
 import glob
 import os
 import shutil
@@ -70,23 +71,32 @@ def of_rank(path: str, mark: Mark) -> str:
 
 
 def remove(prefix: str) -> None:
-    """Removes a checkpoint's files, as far as that is possible."""
-    for path in glob.glob(glob.escape(prefix) + ".*"):
-        try:
-            os.remove(path)
-        except OSError:
-            pass  # what is left belongs to no save, and does no harm
+    """Removes what a save has written, or begun to, as far as that is possible."""
+    for path in glob.glob(glob.escape(prefix) + ".*") + [prefix + "_temp"]:  # TensorFlow's folder while it writes
+        _remove_entry(path)
 
 
 def remove_others(path: str, token: str) -> None:
-    """Removes what other ranks have beside a prefix, but for one save's; an empty token: everything."""
+    """Removes what other ranks have beside a prefix, but for one save's; an empty token: everything.
+
+    Each entry by itself: of what dead saves have left the names need not be a checkpoint's files'.
+    """
     folder = urls.local(path) + ".ranks"
     if not token:
         shutil.rmtree(folder, ignore_errors=True)
         return
     for name in os.listdir(folder):
         if "." + token + "." not in name:
-            remove(os.path.join(folder, os.path.splitext(name)[0]))
+            _remove_entry(os.path.join(folder, name))
+
+
+def _remove_entry(path: str) -> None:
+    """A file, or a folder with all that is in it; what cannot be removed belongs to no save, and does no harm."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    with contextlib.suppress(OSError):
+        os.remove(path)
 
 
 def place(path: str, saver: Any = None) -> Place:

@@ -1,0 +1,108 @@
+"""Run by test_eager_objects.py: tf.train.Checkpoint on several ranks, where saves have died or failed before.
+
+What they left goes; the shards of the save that all have made stay, and come back as NumPy has them.
+"""
+import os
+import resource
+import signal
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+tf.compat.v1.enable_v2_behavior()
+import sok1x as sok  # noqa: E402
+from sok1x import launch  # noqa: E402
+from sok1x.checkpoint.session.talk import talk  # noqa: E402
+
+KEYS, DIM = np.arange(2000), 8
+SMALL = 4096  # bytes: a shard has more
+
+
+class Model:
+    def __init__(self):
+        self.table = sok.DynamicVariable(dimension=DIM, init_capacity=len(KEYS))
+        self.checkpoint = tf.train.Checkpoint(table=self.table)
+
+    def put(self, number):
+        sok.assign(self.table, tf.constant(KEYS), tf.fill([len(KEYS), DIM], float(number)))
+
+    def expect(self, number):
+        keys, rows = sok.export(self.table)
+        assert len(keys) and (rows.numpy() == number).all(), rows
+
+    def check(self, path, number):
+        """That the last save has this, and that nothing else is beside it."""
+        self.put(-1)
+        self.checkpoint.read(path).assert_consumed()
+        self.expect(number)
+        expect_one_save(path)
+
+
+def expect_one_save(path):
+    ranks = launch.current().size
+    names = sorted(os.listdir(path + ".ranks"))
+    assert len({name.split(".")[1] for name in names}) == 1, names  # their tokens
+    assert [name.split(".")[0] for name in names] == [
+        "{}-of-{}".format(rank, ranks) for rank in range(1, ranks) for _ in range(2)], names  # an index and data
+
+
+def barrier():
+    talk().exchange(None, None)
+
+
+def check_what_dead_saves_left(model, path):
+    """Rank 0 makes it: in folders while a rank writes, and files of jobs of other numbers of ranks, too."""
+    token = "0" * 16
+    if launch.current().rank == 0:
+        for name in ("1-of-2", "1-of-3", "2-of-3", "4-of-7"):
+            shard = os.path.join(path + ".ranks", "{}.{}".format(name, token))
+            os.makedirs(shard + "_temp")
+            for file in (shard + "_temp/part-00000-of-00001.index", shard + ".index.tempstate123",
+                         shard + ".data-00000-of-00001"):
+                with open(file, "w") as out:
+                    out.write("left")
+    barrier()
+    for number in (1, 2):
+        model.put(number)
+        model.checkpoint.write(path)
+        model.check(path, number)
+
+
+def check_failed_saves(model, path):
+    """The disk of rank 1 is full; with room again all is as if nothing had failed."""
+    model.put(1)
+    model.checkpoint.write(path)
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    model.put(2)
+    for _ in range(2):
+        if launch.current().rank == 1:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, unlimited[1]))
+        try:
+            model.checkpoint.write(path)
+        except Exception as error:
+            assert "File too large" in str(error), error
+        else:
+            raise AssertionError("no error")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+        barrier()
+        expect_one_save(path)
+    model.check(path, 1)
+    for number in (3, 4):
+        model.put(number)
+        model.checkpoint.write(path)
+        model.check(path, number)
+
+
+def main(folder):
+    sok.init()
+    model = Model()
+    check_what_dead_saves_left(model, os.path.join(folder, "of dead.ones", "saved.v1"))
+    check_failed_saves(model, os.path.join(folder, "failed", "saved"))
+    print("rank", launch.current().rank, "ok")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
