@@ -1,6 +1,6 @@
-"""Run by test_eager_objects.py: tf.train.Checkpoint on several ranks, where saves have died or failed before.
+"""Run by test_eager_objects.py: where tf.train.Checkpoint on several ranks has its files.
 
-What they left goes; the shards of the save that all have made stay, and come back as NumPy has them.
+What saves left that have died or failed goes; the shards of the save that all have made stay, and come back.
 """
 import os
 import resource
@@ -41,7 +41,7 @@ class Model:
 
 def expect_one_save(path):
     ranks = launch.current().size
-    names = sorted(os.listdir(path + ".ranks"))
+    names = sorted(os.listdir(os.path.normpath(path + ".ranks")))
     assert len({name.split(".")[1] for name in names}) == 1, names  # their tokens
     assert [name.split(".")[0] for name in names] == [
         "{}-of-{}".format(rank, ranks) for rank in range(1, ranks) for _ in range(2)], names  # an index and data
@@ -96,11 +96,32 @@ def check_failed_saves(model, path):
         model.check(path, number)
 
 
+def check_as_it_is_written(model, folder):
+    """Paths that are not as os.path.abspath gives them: the other ranks' shards are beside what TensorFlow writes."""
+    if launch.current().rank == 0:
+        os.makedirs(os.path.join(folder, "far", "away"))
+        os.symlink(os.path.join(folder, "far", "away"), os.path.join(folder, "link"))
+    barrier()
+    for path, number in ((os.path.join(folder, "slash", ""), 1), (os.path.join(folder, "link", "..", "up"), 2)):
+        model.put(number)
+        model.checkpoint.write(path)
+        model.check(path, number)
+    assert os.path.exists(os.path.join(folder, "up.index"))  # TensorFlow takes '..' so
+    manager = tf.train.CheckpointManager(model.checkpoint, os.path.join(folder, "link", "..", "managed"), 2)
+    for number in (1, 2, 3):
+        model.put(number)
+        model.check(manager.save(), number)
+    barrier()
+    assert sorted(os.listdir(os.path.join(folder, "managed"))) == ["checkpoint"] + [
+        "ckpt-{}.{}".format(number, what) for number in (2, 3) for what in ("data-00000-of-00001", "index", "ranks")]
+
+
 def main(folder):
     sok.init()
     model = Model()
     check_what_dead_saves_left(model, os.path.join(folder, "of dead.ones", "saved.v1"))
     check_failed_saves(model, os.path.join(folder, "failed", "saved"))
+    check_as_it_is_written(model, folder)
     print("rank", launch.current().rank, "ok")
 
 

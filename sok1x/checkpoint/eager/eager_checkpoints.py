@@ -145,7 +145,7 @@ def _save_together(save: Callable[..., Any], path: str, mark: Mark, options: Any
 
 def _expect_seen(path: str, mark: Mark) -> None:
     for other in range(1, mark.ranks):
-        if not os.path.exists(eager_places.of_rank(path, mark._replace(rank=other)) + ".index"):
+        if not eager_places.is_there(eager_places.of_rank(path, mark._replace(rank=other))):
             raise CheckpointError((
                 "{} has written its shards to {}.ranks, and {} does not see them: the folder must be on a file system "
                 "that all ranks share").format(launch.starting(other), path, launch.named(0)))
@@ -161,7 +161,7 @@ def _swept(stock: Callable[..., Any]) -> Callable[..., Any]:
         before = self.checkpoints
         stock(self)
         for prefix in before:
-            if not os.path.exists(urls.local(prefix) + ".index"):
+            if not eager_places.is_there(prefix):
                 eager_places.remove_others(prefix, "")
     return sweep
 

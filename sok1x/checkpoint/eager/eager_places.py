@@ -67,7 +67,12 @@ def shards(saver: Any) -> List[Any]:
 
 def of_rank(path: str, mark: Mark) -> str:
     """The prefix of one rank's checkpoint, where all ranks name `path`."""
-    return path if mark.rank == 0 else os.path.join(urls.local(path) + ".ranks", "{}-of-{}.{}".format(*mark))
+    return path if mark.rank == 0 else os.path.join(_folder_of_others(path), "{}-of-{}.{}".format(*mark))
+
+
+def is_there(path: str) -> bool:
+    """Whether TensorFlow has a checkpoint of this prefix: the index is its last file to come, and its first to go."""
+    return os.path.exists(_beside(path, ".index"))
 
 
 def remove(prefix: str) -> None:
@@ -81,13 +86,22 @@ def remove_others(path: str, token: str) -> None:
 
     Each entry by itself: of what dead saves have left the names need not be a checkpoint's files'.
     """
-    folder = urls.local(path) + ".ranks"
+    folder = _folder_of_others(path)
     if not token:
         shutil.rmtree(folder, ignore_errors=True)
         return
     for name in os.listdir(folder):
         if "." + token + "." not in name:
             _remove_entry(os.path.join(folder, name))
+
+
+def _folder_of_others(path: str) -> str:
+    return _beside(path, ".ranks")
+
+
+def _beside(path: str, ending: str) -> str:
+    """A prefix with an ending, as TensorFlow takes such a path: by its words, whatever a `..` in it leads back from."""
+    return os.path.normpath(urls.local(path) + ending)
 
 
 def _remove_entry(path: str) -> None:

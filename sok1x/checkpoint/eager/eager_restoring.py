@@ -40,7 +40,7 @@ def restored(stock: Callable[..., Any]) -> Callable[..., Any]:
         rank, ranks = eager_places.here()
         joined.world()
         if ranks == 1:
-            _prefix_of([place])
+            _prefix_of([place], path)
             return _load(stock, self, save_path, options)
         with talk().about("a tf.train.Checkpoint restores tables"):
             places = [Place(*told) for told in talk().exchange(None, list(place))]
@@ -51,7 +51,7 @@ def restored(stock: Callable[..., Any]) -> Callable[..., Any]:
                 raise CheckpointError("{}: {}".format(launch.starting(other), one.error))
         status: List[Any] = []
         with talk().about("a tf.train.Checkpoint restores tables from {}".format(places[0].prefix)):
-            prefix = _prefix_of(places)
+            prefix = _prefix_of(places, path)
             talk().agree(None, lambda: _expect_there(prefix, rank, places[0]))
             talk().agree(None, lambda: status.append(_load(stock, self, prefix, options)))
         return status[0]
@@ -129,8 +129,12 @@ def _restore_of(variable: Any) -> int:
     return int(getattr(variable, "_update_uid", -1))  # it is there when some tf.train.Checkpoint has had the variable
 
 
-def _prefix_of(places: List[Place]) -> str:
-    """This rank's checkpoint, of what all ranks name. Raises MismatchError where that does not fit."""
+def _prefix_of(places: List[Place], path: str) -> str:
+    """This rank's checkpoint, of what all ranks name; it calls that `path`, as when it has saved there.
+
+    Raises:
+        MismatchError: that does not fit.
+    """
     rank, ranks = eager_places.here()
     paths = [place.prefix for place in places]
     together = len(set(paths)) == 1
@@ -156,8 +160,7 @@ def _prefix_of(places: List[Place]) -> str:
     if len({str(place.mark and place.mark[2]) for place in places}) > 1:
         raise MismatchError("The ranks restore different checkpoints: {}.".format(eager_places.by_rank(paths)))
     token = places[rank].mark
-    return paths[rank] if token is None or not together else \
-        eager_places.of_rank(paths[rank], Mark(rank, ranks, token[2]))
+    return path if token is None or not together else eager_places.of_rank(path, Mark(rank, ranks, token[2]))
 
 
 def _expect_there(prefix: str, rank: int, first: Place) -> None:
