@@ -48,7 +48,12 @@ class Writing:
             raise
         except errors.WriteError as error:
             raise errors.WriteError(str(error) + (_INSTEAD if os.path.isdir(final) else "")) from None
-        self._lock = FolderLock(self.path, _LOCK).acquire()
+        self._lock = FolderLock(self.path, _LOCK)
+        try:
+            self._lock.acquire()
+        except BaseException:  # nobody has this object then, whose `remove` it would be
+            self.remove()
+            raise
 
     def publish(self) -> None:
         """Gives the folder, whose files are on the disk, its name. Where that fails the one that was there keeps it."""

@@ -9,7 +9,7 @@ from test_dump_load_kill import Model
 
 import sok1x as sok
 from sok1x.checkpoint import CheckpointError
-from sok1x.checkpoint.errors import LockedError, WriteError
+from sok1x.checkpoint.errors import LockedError, NoSpaceError, WriteError
 from sok1x.checkpoint.files import folder_lock
 from sok1x.dump_load import folder as dump_folder
 from sok1x.dump_load import layout, shard_source
@@ -93,6 +93,24 @@ def test_a_dump_that_does_not_get_its_name_leaves_the_old_one(model, tmp_path, m
         model.dump(path)
     assert os.listdir(str(tmp_path)) == ["dump"] and sorted(os.listdir(path)) == sorted(before)
     assert model.loaded(path) == 2
+
+
+@pytest.mark.parametrize("function", ["open", "pwrite"])
+def test_a_dump_without_room_for_its_lock_leaves_nothing(model, tmp_path, monkeypatch, function):
+    path = str(tmp_path / "dump")
+    model.set(2)
+    model.dump(path)
+    stock = getattr(os, function)
+
+    def full(*arguments):
+        if function == "pwrite" or ".sok1x-dump.lock" in arguments[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return stock(*arguments)
+
+    monkeypatch.setattr(os, function, full)
+    with pytest.raises(NoSpaceError, match=r"No space left to write .*\.tmp/\.sok1x-dump\.lock"):
+        model.dump(path)
+    assert os.listdir(str(tmp_path)) == ["dump"] and model.loaded(path) == 2
 
 
 def test_what_is_left_of_a_replaced_dump_is_none(model, tmp_path, monkeypatch):
