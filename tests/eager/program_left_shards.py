@@ -2,6 +2,7 @@
 
 What saves left that have died or failed goes; the shards of the save that all have made stay, and come back.
 """
+import contextlib
 import os
 import resource
 import signal
@@ -9,6 +10,7 @@ import sys
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 tf.compat.v1.enable_v2_behavior()
 import sok1x as sok  # noqa: E402
@@ -47,6 +49,27 @@ def expect_one_save(path):
         "{}-of-{}".format(rank, ranks) for rank in range(1, ranks) for _ in range(2)], names  # an index and data
 
 
+@contextlib.contextmanager
+def little_room():
+    """Inside, this process cannot write a shard, as if the disk were full."""
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, unlimited[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+
+
+def expect_no_room(call):
+    try:
+        call()
+    except Exception as error:
+        assert "File too large" in str(error), error
+    else:
+        raise AssertionError("no error")
+
+
 def barrier():
     talk().exchange(None, None)
 
@@ -73,20 +96,10 @@ def check_failed_saves(model, path):
     """The disk of rank 1 is full; with room again all is as if nothing had failed."""
     model.put(1)
     model.checkpoint.write(path)
-    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     model.put(2)
     for _ in range(2):
-        if launch.current().rank == 1:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, unlimited[1]))
-        try:
-            model.checkpoint.write(path)
-        except Exception as error:
-            assert "File too large" in str(error), error
-        else:
-            raise AssertionError("no error")
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+        with little_room() if launch.current().rank == 1 else contextlib.nullcontext():
+            expect_no_room(lambda: model.checkpoint.write(path))
         barrier()
         expect_one_save(path)
     model.check(path, 1)
@@ -94,6 +107,25 @@ def check_failed_saves(model, path):
         model.put(number)
         model.checkpoint.write(path)
         model.check(path, number)
+
+
+def check_in_its_thread(model, path):
+    """On one rank: what several had saved there goes when the thread has written what takes its place, not before."""
+    os.makedirs(path + ".ranks")
+    options = tf.train.CheckpointOptions(experimental_enable_async_checkpoint=True)
+    model.put(1)
+    logging.set_verbosity(logging.FATAL)  # what fails here TensorFlow logs, too
+    with little_room():
+        model.checkpoint.write(path, options)
+        model.checkpoint.sync()
+    assert os.path.exists(path + ".ranks")
+    expect_no_room(lambda: model.checkpoint.write(path, options))  # TensorFlow says then what has failed before
+    model.checkpoint.write(path, options)
+    model.checkpoint.sync()
+    assert not os.path.exists(path + ".ranks")
+    model.put(-1)
+    model.checkpoint.read(path).assert_consumed()
+    model.expect(1)
 
 
 def check_as_it_is_written(model, folder):
@@ -119,9 +151,12 @@ def check_as_it_is_written(model, folder):
 def main(folder):
     sok.init()
     model = Model()
-    check_what_dead_saves_left(model, os.path.join(folder, "of dead.ones", "saved.v1"))
-    check_failed_saves(model, os.path.join(folder, "failed", "saved"))
-    check_as_it_is_written(model, folder)
+    if launch.current().size == 1:
+        check_in_its_thread(model, os.path.join(folder, "saved"))
+    else:
+        check_what_dead_saves_left(model, os.path.join(folder, "of dead.ones", "saved.v1"))
+        check_failed_saves(model, os.path.join(folder, "failed", "saved"))
+        check_as_it_is_written(model, folder)
     print("rank", launch.current().rank, "ok")
 
 

@@ -88,17 +88,18 @@ def _written(stock: Callable[..., Any]) -> Callable[..., Any]:
         given = signature.bind(self, *args, **kwargs)
         given.apply_defaults()
         path, options = os.fspath(given.arguments["file_prefix"]), given.arguments["options"]
+        # Of an asynchronous save this is but the beginning: the thread that writes comes here, too.
+        later = getattr(options, "experimental_enable_async_checkpoint", False)
         rank, ranks = eager_places.here()
 
         def save(prefix: str, mark: Mark, options: Any) -> Any:
             let_leave(eager.session(), [one for one in ours if isinstance(one, EmbeddingVariable)])
-            # Of an asynchronous save this is but the beginning: the thread that writes comes here, too.
-            later = getattr(options, "experimental_enable_async_checkpoint", False)
             with _marking.entered(mark), contextlib.nullcontext() if later else prefixes.replaced(prefix):
                 return stock(**dict(given.arguments, file_prefix=prefix, options=options))
         if ranks == 1:
             saved = save(path, Mark(0, 1, ""), options)
-            eager_places.remove_others(path, "")
+            if not later:
+                eager_places.remove_others(path, "")
             return saved
         with talk().about("a tf.train.Checkpoint saves tables"):
             told = talk().exchange(None, [urls.absolute(path), folders.new_token()])
