@@ -102,10 +102,10 @@ def test_a_dump_without_room_for_its_lock_leaves_nothing(model, tmp_path, monkey
     model.dump(path)
     stock = getattr(os, function)
 
-    def full(*arguments):
+    def full(*arguments, **options):
         if function == "pwrite" or ".sok1x-dump.lock" in arguments[0]:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return stock(*arguments)
+        return stock(*arguments, **options)
 
     monkeypatch.setattr(os, function, full)
     with pytest.raises(NoSpaceError, match=r"No space left to write .*\.tmp/\.sok1x-dump\.lock"):
