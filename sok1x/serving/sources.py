@@ -202,7 +202,7 @@ def open_source(checkpoint: str, step: Optional[int] = None) -> Source:
         if folder is None and os.path.isfile(path + ".index"):
             return _Variables(path)
         # In a checkpoint's own folder a run may have gone on.
-        return _latest(path) if folder in (None, path) else _Shards(folder)
+        return _latest(path) if folder is None or folder == path else _Shards(folder)
     elif os.path.isfile("{}.index".format(os.path.join(path, "{}-{}".format(folders.BASENAME, step)))) and \
             not any(one.step == step for one in folders.within(path)):
         return _Variables(os.path.join(path, "{}-{}".format(folders.BASENAME, step)))
