@@ -74,6 +74,7 @@ def restore(hooks: Sequence[Any], session: tf.Session) -> bool:
             note(session, one.step)
     for hook, one in zip(waiting, found):
         hook._begin_in(session, one, step)
+    _half.discard(session)  # hooks of a session around it, or that it shares with another, do not restore it later
     return last is not None
 
 
