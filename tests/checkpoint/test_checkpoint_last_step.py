@@ -70,6 +70,58 @@ def test_only_a_saver_of_all_has_restored_a_step(tmp_path, left_out):
     assert train(1, hooks) == (3 if left_out == "nothing" else 0)
 
 
+def test_a_saver_of_parts_has_restored_a_step(tmp_path):
+    """Of a variable in parts it holds the whole, which the graph's list of variables has not."""
+    def parts():
+        return tf.get_variable("parts", [4, 2], partitioner=tf.fixed_size_partitioner(2))
+
+    model = Model(0, 1, start=False)
+    with model.graph.as_default(), tf.Session() as session:
+        saver = tf.train.Saver(tf.global_variables() + [parts()])
+        session.run(model.start)
+        session.run(tf.global_variables_initializer())
+        for _ in range(3):
+            session.run(model.step)
+        path = saver.save(session, str(tmp_path / "mine"), 3)
+
+    def hooks(begin):
+        others = tf.global_variables()
+        return [begin(tf.train.Saver(others + [parts()]), path), hook(tmp_path / "saved")]
+
+    train(0, lambda: hooks(lambda *_: tf.train.SessionRunHook()))
+    assert train(1, lambda: hooks(Restores)) == 3
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_manager_has_restored_a_step(late, tmp_path):
+    """Its checkpoints may be called by other numbers, as by epochs. It does not hold a variable that is made later."""
+    model = Model(0, 1).train(3)
+    with model.graph.as_default():
+        sok.CheckpointManager(str(tmp_path / "mine")).save(model.session, 1)
+
+    def hooks(begin):
+        made = begin(sok.CheckpointManager(str(tmp_path / "mine")), None)
+        if late:
+            tf.get_variable("late", [], initializer=tf.zeros_initializer())
+        return [made, hook(tmp_path / "saved")]
+
+    train(2, lambda: hooks(lambda *_: tf.train.SessionRunHook()))
+    assert train(1, lambda: hooks(Restores)) == (2 if late else 3)
+
+
+@pytest.mark.parametrize("left_out", ["nothing", "weights"])
+def test_a_saver_of_a_definition_has_restored_a_step(left_out, tmp_path):
+    model = Model(0, 1).train(3)
+    path = model.saver().save(model.session, str(tmp_path / "mine"), 3)
+    train(2, [hook(tmp_path / "saved")])
+
+    def hooks():
+        saver = tf.train.Saver([variable for variable in tf.global_variables() if left_out not in variable.name])
+        return [Restores(tf.train.Saver(saver_def=saver.as_saver_def()), path), hook(tmp_path / "saved")]
+
+    assert train(1, hooks) == (3 if left_out == "nothing" else 2)
+
+
 def test_a_state_file_that_is_behind(tmp_path):
     """A job may die between a checkpoint's name and the state file that names it; the last one is restored."""
     rare, saved = (str(tmp_path / name) for name in ("rare", "saved"))

@@ -8,7 +8,7 @@ from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.files import prefixes
 from sok1x.checkpoint.savers import caches, restored_tables, saved_names
 from sok1x.checkpoint.session import restored_sessions
-from sok1x.checkpoint.session.tables import let_leave, tables_of
+from sok1x.checkpoint.session.tables import all_of, let_leave, tables_of
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.core.tables import sessions
 
@@ -45,6 +45,7 @@ class DefinedSaver(tf.train.Saver):
                 "the folder {}. {}.".format(save_path, folder, _INSTEAD))
         with restored_tables.restored(sess, self.held):
             super().restore(sess, save_path)
+        restored_sessions.note_global_step(sessions.raw(sess), _holds_all(self.saver_def, sess.graph))
 
     def _expect_known(self, what: str) -> None:
         """Raises CheckpointError where its ops are not all there is to save, or restore."""
@@ -64,9 +65,20 @@ def held_by(definition: Any, graph: tf.Graph) -> List[Any]:
         graph: has the ops.
     """
     variables = [variable for table in tables_of(graph) for variable in table.variables()]
-    behind = _ops_behind(graph, [definition.save_tensor_name.partition(":")[0], definition.restore_op_name]) \
-        if variables else set()
+    behind = _ops_of(definition, graph) if variables else set()
     return [variable for variable in variables if variable.op in behind]
+
+
+def _holds_all(definition: Any, graph: tf.Graph) -> bool:
+    """Whether there is nothing in a graph now that these ops do not read or assign."""
+    behind = _ops_of(definition, graph)
+    ops = [saved.op for saved in all_of(graph, tables_of(graph))]
+    return all(getattr(op, "op", op) in behind for op in ops)  # of what is no variable it is a tensor
+
+
+def _ops_of(definition: Any, graph: tf.Graph) -> Set[tf.Operation]:
+    """The ops that a SaverDef names, and all that runs before they have."""
+    return _ops_behind(graph, [definition.save_tensor_name.partition(":")[0], definition.restore_op_name])
 
 
 def _is_table(variable: Any) -> bool:

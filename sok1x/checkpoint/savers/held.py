@@ -4,7 +4,7 @@ from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.checkpoint.session.tables import TableState, dense_of, tables_of
+from sok1x.checkpoint.session.tables import TableState, are_all_of, tables_of
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import Variable
 
@@ -49,11 +49,9 @@ class Held:
         Args:
             graph: the graph.
         """
-        tables = tables_of(graph)
-        held = {id(variable) for table in self.tables for variable in table.variables()}.union(
-            id(variable) for variable in (self.dense.values() if isinstance(self.dense, dict) else self.dense))
-        return all(id(variable) in held for variable in itertools.chain(
-            dense_of(graph, tables), *(table.variables() for table in tables)))
+        return are_all_of(graph, itertools.chain(
+            self.dense.values() if isinstance(self.dense, dict) else self.dense,
+            *(table.variables() for table in self.tables)))
 
 
 def with_keys(var_list: Any) -> Any:

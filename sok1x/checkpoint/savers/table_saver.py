@@ -149,10 +149,7 @@ class TableSaver(tf.train.Saver):
                 self._talk.agree(sess, lambda: self._restore_own(sess, save_path))
             if others is not None:
                 self._talk.agree(sess, functools.partial(slots_anew.begin, sess, None, others))
-            raw = sessions.raw(sess)
-            told = self._talk.exchange(raw, self._step(raw, None) if self._held.all_of(sess.graph) else None)
-            if None not in told:
-                restored_sessions.note(raw, min(told))
+            restored_sessions.note_global_step(sessions.raw(sess), self._held.all_of(sess.graph))
 
     def _restore_own(self, session: tf.Session, save_path: str) -> None:
         """What this rank has saved for itself, as TensorFlow does it."""

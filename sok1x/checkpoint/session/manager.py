@@ -6,12 +6,13 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint.files import urls
-from sok1x.checkpoint.session import dense_saver
+from sok1x.checkpoint.session import dense_saver, restored_sessions
 from sok1x.checkpoint.session.restoring import Restoring
 from sok1x.checkpoint.session.saving import Saving
-from sok1x.checkpoint.session.tables import tables_of
+from sok1x.checkpoint.session.tables import all_of, are_all_of, tables_of
 from sok1x.core.eagerly import eager
 from sok1x.core.options.given_numbers import is_integer, whole
+from sok1x.core.tables import sessions
 
 
 class CheckpointManager:
@@ -67,6 +68,7 @@ class CheckpointManager:
                              "variables are saved".format(checkpoint))
         self._graph = tf.get_default_graph()
         tables = tables_of(self._graph)
+        self._held = all_of(self._graph, tables)
         # TensorFlow's sessions and hooks must not find it: what they save goes elsewhere, and needs its tables, too.
         dense = dense_saver.DenseSaver(tables, checkpoint_dir)
         self._saving = Saving(checkpoint_dir, tables, dense, keep_checkpoint_max)
@@ -127,6 +129,8 @@ class CheckpointManager:
             self._warn_of_others()
         elif step is None:
             self._warn_of_later(restored.step)
+        if restored is not None and self._eager is None:
+            restored_sessions.note_global_step(sessions.raw(session), are_all_of(self._graph, self._held))
         return None if restored is None else restored.step
 
     def _warn_of_others(self) -> None:

@@ -2,8 +2,8 @@
 
 To a session that TensorFlow has begun with what is in no table, its hooks of ours are to restore the tables: whoever
 saves before would save tables that have not begun. And of all that is restored as a session begins, by hooks of ours,
-by our listener and by a Saver of everything, the last step counts; unless the global step has been given another value
-since, as that of a model that goes on from another's rows.
+by our listener, by a manager and by a Saver of everything, the last step counts; unless the global step has been given
+another value since, as that of a model that goes on from another's rows.
 """
 import numbers
 import weakref
@@ -11,6 +11,7 @@ from typing import Any, List, Optional, Sequence
 
 import tensorflow.compat.v1 as tf
 
+from sok1x import launch
 from sok1x.checkpoint.session.talk import talk
 from sok1x.graph_ops.bridge import callers
 from sok1x.graph_ops.stores import clock
@@ -22,6 +23,30 @@ _steps: Any = weakref.WeakKeyDictionary()  # {session: the step that it has been
 def note(session: tf.Session, step: int) -> None:
     """All of a session has been restored; the step is equal on all ranks."""
     _steps[session] = step
+
+
+def note_global_step(session: tf.Session, whole: bool) -> None:
+    """As `note`, of the step that the session's global step says now; all ranks call it.
+
+    Args:
+        session: one that has been restored, from one checkpoint on all ranks.
+        whole: whether all that this rank has, has been; what has been noted stays where one rank's has not.
+    """
+    steps = [_global_step(session) if whole else None]
+    world = launch.current()
+    if world is not None and world.size > 1:
+        with talk().about("a session has been restored"):
+            steps = talk().exchange(session, steps[0])
+    if None not in steps:
+        note(session, min(steps))
+
+
+def _global_step(session: tf.Session) -> Optional[int]:
+    number = clock.global_step_of(session.graph)
+    try:
+        return None if number is None else int(session.run(number))
+    except (tf.errors.FailedPreconditionError, tf.errors.InvalidArgumentError):  # no value, or must be fed
+        return None
 
 
 def begin_half(session: tf.Session) -> None:

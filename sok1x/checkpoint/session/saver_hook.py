@@ -30,7 +30,8 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
     there is one, whatever number of ranks saved it; `checkpoint_dir` of the session itself may be given or not. Then
     a checkpoint is saved when the session begins anew, every save_steps or save_secs, and when it ends. Of several
     hooks with folders of their own, the one with the last step is restored; none where the session has been given as
-    late a step already, with all variables, by a `tf.train.Saver` of a Scaffold's `init_fn`, say.
+    late a step already, with all variables, by a `tf.train.Saver` or a manager in a Scaffold's `init_fn`, say. (What a
+    `tf.train.Checkpoint` has restored does not count.)
 
     A checkpoint is one folder, `checkpoint_dir/model.ckpt-<global step>`: rows with keys and slots of each rank's
     shards, and TensorFlow's checkpoint of all other variables, `model.ckpt-<global step>` in it. It appears complete

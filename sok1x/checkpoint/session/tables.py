@@ -1,4 +1,5 @@
 """What a graph's state is made of: tables with what has a value for each of their rows, and everything else."""
+import itertools
 from typing import Any, Collection, Dict, Iterable, List, NamedTuple
 
 import tensorflow.compat.v1 as tf
@@ -9,6 +10,7 @@ from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.core.frameworks import slots
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.tables.shard_variable import ShardVariable
+from sok1x.graph_ops.bridge.tensorflow_versions import PartitionedVariable
 
 _FOUND = "_sok1x_tables_found"  # the attribute of a graph: (its variables then, {table's name: what it had})
 
@@ -81,3 +83,15 @@ def dense_of(graph: tf.Graph, tables: List[TableState]) -> List[Any]:
     in_shards = {variable.op.name for table in tables for variable in table.variables()}
     return [saveable for collection in (tf.GraphKeys.GLOBAL_VARIABLES, tf.GraphKeys.SAVEABLE_OBJECTS)
             for saveable in eager.collected(graph, collection) if saveable.op.name not in in_shards]
+
+
+def all_of(graph: tf.Graph, tables: List[TableState]) -> List[Any]:
+    """What TensorFlow would save: variables, those of tables' shards too, and saveable objects."""
+    return list(itertools.chain(dense_of(graph, tables), *(table.variables() for table in tables)))
+
+
+def are_all_of(graph: tf.Graph, variables: Iterable[Any]) -> bool:
+    """Whether there is nothing in a graph now that is not among these, of which some may be variables in parts."""
+    held = {id(part) for variable in variables
+            for part in (variable if isinstance(variable, (list, tuple, PartitionedVariable)) else [variable])}
+    return all(id(variable) in held for variable in all_of(graph, tables_of(graph)))
