@@ -56,12 +56,14 @@ class Saves(tf.train.SessionRunHook):
             self.saver.save(session, int(session.run(tf.train.get_global_step())))
 
 
+@pytest.mark.parametrize("make", [hook, listened])
 @pytest.mark.parametrize("by", ["manager", "saver", "dump"])
-def test_whoever_saves_first_has_hooks_restore_before(by, tmp_path):
+def test_whoever_saves_first_has_hooks_restore_before(by, make, tmp_path):
     saved, new = str(tmp_path / "saved"), str(tmp_path / "new")
     os.mkdir(new)
-    train(5, [hook(saved)])
-    assert train(1, lambda: [Saves(by, new), hook(saved, 100)], checkpoint_dir=saved) == 5
+    train(5, [make(saved)], checkpoint_dir=saved)
+    assert train(1, lambda: [Saves(by, new), make(saved, 100)], checkpoint_dir=saved) == 5
+    assert train(1, [make(saved, 100)], checkpoint_dir=saved) == 6
     model = Model(0, 1)
     with model.graph.as_default():
         if by == "manager":

@@ -9,7 +9,7 @@ from sok1x.checkpoint.savers import agreed_timer, hooks_alike
 from sok1x.checkpoint.savers.table_saver import TableSaver
 from sok1x.checkpoint.session import dense_saver, restored_sessions
 from sok1x.checkpoint.session.manager import check_folder, check_keep
-from sok1x.checkpoint.session.restoring import Restoring
+from sok1x.checkpoint.session.restoring import Restored, Restoring
 from sok1x.checkpoint.session.saving import Saving
 from sok1x.checkpoint.session.stop_hook import add_to_session, check_alike
 from sok1x.checkpoint.session.tables import tables_of
@@ -30,7 +30,7 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
     Before TensorFlow writes `checkpoint_dir/model.ckpt-<step>.*`, with all variables but the shards and by rank 0
     alone, every rank's shards go to the folder `checkpoint_dir/model.ckpt-<step>`: what TensorFlow's state file names
     has its tables. A session that was restored to step n gets the tables of step n, from any number of ranks, when
-    the hook would first save; that it has none of that step is an error.
+    the hook would first save, or somebody else saves before; that it has none of that step is an error.
 
     `sok.CheckpointSaverHook` does all of it by itself, as one checkpoint, and is to be preferred; TensorFlow's hook
     with its own Saver saves tables too, without this listener. Where it has that Saver, as under an Estimator, the
@@ -72,6 +72,8 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
         self._directory = None if checkpoint_dir is None else check_folder("CheckpointSaverListener", checkpoint_dir)
         self._keep = keep_checkpoint_max
         self._told: Any = None  # the last session for which the ranks have compared signals
+        self._graph: Optional[tf.Graph] = None  # the one that has the ops
+        self._hook: Any = None  # whose listener it is, if any
         self._session: Any = None  # the last one that was restored or begun anew
 
     def begin(self) -> None:
@@ -82,8 +84,9 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
         """
         if self._signals:
             add_to_session("CheckpointSaverListener", self._signals, begin=False)
-        directory = _directory_of_hook(self) if self._directory is None else self._directory
-        tables = tables_of(tf.get_default_graph())
+        self._hook, self._graph = _hook_of(self), tf.get_default_graph()
+        directory = _directory_of(self._hook) if self._directory is None else self._directory
+        tables = tables_of(self._graph)
         dense_saver.for_graph(tables, None)
         self._saving = Saving(directory, tables, None, self._keep)
         self._restoring = Restoring(directory, tables, None)
@@ -110,14 +113,40 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
             return  # the hook's own Saver does it, as under an Estimator, which made it before us
         urls.expect_local(self._saving.directory)
         if self._session is not session:
-            self._session = session
-            if hook is not None:
-                hooks_alike.warn_of_dense_alone(hook)
             if step:
                 self._restoring.restore(session, step)
                 restored_sessions.note(session, step)
+            self._begin(session, hook)
+            restored_sessions.end_half(hooks_alike.hooks_beside(hook), session)
+            if step:
                 return
         self._saving.save(session, step)
+
+    def _begin(self, session: tf.Session, hook: Any) -> None:
+        """A session's tables have been restored, or begun anew."""
+        self._session = session
+        if hook is not None:
+            hooks_alike.warn_of_dense_alone(hook)
+
+    # As a hook of ours restores. Who saves before the hook of this listener does has it restore then.
+
+    def _is_to_restore(self, session: tf.Session) -> bool:
+        """Whether it would restore when the hook first saves, and has not."""
+        return (self._hook is not None and session.graph is self._graph and session is not self._session
+                and not _saves_tables(self._hook._get_saver()))
+
+    def _look_in(self, session: tf.Session) -> Optional[Restored]:
+        """What it has to restore, the tables of the step that TensorFlow has restored."""
+        step = int(session.run(self._hook._global_step_tensor))
+        return self._restoring.find(session, step) if step else None
+
+    def _restore_in(self, session: tf.Session, found: Restored) -> None:
+        """Restores that."""
+        self._restoring.restore_folder(session, found)
+
+    def _begin_in(self, session: tf.Session, found: Optional[Restored], step: Optional[int]) -> None:
+        """The session has been restored. What may have changed until the hook first saves is then saved with the rest."""
+        self._begin(session, self._hook)
 
     def end(self, session: tf.Session, global_step_value: int) -> None:
         """Lets other jobs save to the folder; called by the hook at its end.
@@ -132,8 +161,7 @@ def _hook_of(listener: CheckpointSaverListener) -> Any:
     return agreed_timer.calling_hook(lambda hook: listener in hook._listeners)
 
 
-def _directory_of_hook(listener: CheckpointSaverListener) -> str:
-    hook = _hook_of(listener)
+def _directory_of(hook: Any) -> str:
     if hook is None:
         raise ValueError("CheckpointSaverListener: got no checkpoint_dir, and it is not the listener of a "
                          "tf.train.CheckpointSaverHook, which would tell it: give checkpoint_dir")

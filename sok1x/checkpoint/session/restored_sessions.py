@@ -54,6 +54,15 @@ def begin_half(session: tf.Session) -> None:
     _half.add(session)
 
 
+def end_half(hooks: Sequence[Any], session: tf.Session) -> None:
+    """Tables have been restored in a session, or begun anew: it is whole, unless others of its hooks are to restore.
+
+    Hooks of a session around it, or that it shares with another, do not restore in it later.
+    """
+    if not _waiting(hooks, session):
+        _half.discard(session)
+
+
 def complete(session: Any, step: Any) -> Any:
     """Has the hooks of such a session restore what they will, each once; called by who is about to save.
 
@@ -99,13 +108,14 @@ def restore(hooks: Sequence[Any], session: tf.Session) -> bool:
             note(session, one.step)
     for hook, one in zip(waiting, found):
         hook._begin_in(session, one, step)
-    _half.discard(session)  # hooks of a session around it, or that it shares with another, do not restore it later
+    end_half(hooks, session)
     return last is not None
 
 
 def _waiting(hooks: Sequence[Any], session: tf.Session) -> List[Any]:
-    """Those of ours that have not looked yet for what there is to restore in a session."""
-    return [hook for hook in hooks if hasattr(hook, "_is_to_restore") and hook._is_to_restore(session)]
+    """Those of ours, and listeners of ours, that have not looked yet for what there is to restore in a session."""
+    return [one for hook in hooks for one in [hook, *getattr(hook, "_listeners", ())]
+            if hasattr(one, "_is_to_restore") and one._is_to_restore(session)]
 
 
 def _step_of(session: tf.Session) -> Optional[int]:
