@@ -4,6 +4,7 @@ from typing import Any, List, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
+from sok1x.checkpoint.session import restored_sessions
 from sok1x.core.eagerly import eager
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.core.options import given_tables
@@ -49,6 +50,8 @@ def incremental_dump(variables: Any, since_step: Any, session: Optional[tf.Sessi
         TypeError: variables are no embedding variables, or since_step is no integer.
         ValueError: variables of several graphs, since_step is no scalar, or the session is of another graph.
         RuntimeError: the graph is finalized and there is no session.
+        sok1x.checkpoint.errors.CheckpointError: in a hook, on several ranks, before the session's hooks have restored
+            its tables; on one they do first.
 
     Example:
         >>> import tensorflow as tf
@@ -77,8 +80,10 @@ def incremental_dump(variables: Any, since_step: Any, session: Optional[tf.Sessi
             dumps = [tuple(stamps.changed(variable.table_variables, since, name="incremental_dump"))
                      for variable in checked]
     else:
-        dumps = _run(checked, since_number("incremental_dump", since_step),
-                     sessions.session_of("sok1x.incremental_dump", graph, session))
+        since, session = since_number("incremental_dump", since_step), sessions.session_of(
+            "sok1x.incremental_dump", graph, session)
+        restored_sessions.complete_alone(session, "sok1x.incremental_dump")
+        dumps = _run(checked, since, session)
     return dumps if several else dumps[0]
 
 

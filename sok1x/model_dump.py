@@ -5,6 +5,7 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 
 import numpy as np
 
+from sok1x.checkpoint.session import restored_sessions
 from sok1x.checkpoint.session.talk import Talk, talk
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.core.options import given_tables
@@ -93,6 +94,7 @@ def incremental_model_dump(variables: Any, utc_datetime: Any, sess: Any = None, 
     with ranks.about("{} of {}".format(_FUNCTION, ", ".join("'{}'".format(table.table.name) for table in tables))):
 
         def dump() -> List[Tuple[int, int, bool]]:
+            restored_sessions.complete(session, None)
             mine.extend(_run(session, tables, times, evicted))
             return [(len(one.keys), len(one.evicted), bool(one.complete)) for one in mine]
 

@@ -4,6 +4,7 @@ from typing import Any, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x import incremental
+from sok1x.checkpoint.session import restored_sessions
 from sok1x.core.eagerly import eager
 from sok1x.core.options import given_tables
 from sok1x.core.tables import sessions
@@ -33,6 +34,8 @@ def export(variable: Any, session: Optional[tf.Session] = None) -> Any:
         TypeError: it is no table of ours.
         ValueError: the session is of another graph.
         RuntimeError: the graph is finalized and there is no session.
+        sok1x.checkpoint.errors.CheckpointError: in a hook, on several ranks, before the session's hooks have restored
+            its tables; on one they do first.
 
     Example:
         >>> import tensorflow as tf
@@ -49,8 +52,9 @@ def export(variable: Any, session: Optional[tf.Session] = None) -> Any:
     variable = given_tables.table("sok1x.export: variable", variable)
     eager.refuse_in_function("sok1x.export")
     if session is not None or variable.graph.finalized:
-        return incremental.incremental_dump(
-            variable, _EVERY_ROW, sessions.session_of("sok1x.export", variable.graph, session))
+        session = sessions.session_of("sok1x.export", variable.graph, session)
+        restored_sessions.complete_alone(session, "sok1x.export")
+        return incremental.incremental_dump(variable, _EVERY_ROW, session)
     keys, values = incremental.incremental_dump(variable, _EVERY_ROW)
     with eager.at(variable), tf.device("/cpu:0"):
         return tf.identity(keys, name="keys"), tf.identity(values, name="values")

@@ -56,6 +56,7 @@ class Saver:
 
         The files get their names when they are complete; until then, and if the dump fails, older files of the same
         names stay as they are. All ranks write, so the folder must be one that all of them see under this path.
+        A hook that runs the op as its session begins comes after the one that restores the session's tables.
 
         Args:
             embedding_variable: the table.

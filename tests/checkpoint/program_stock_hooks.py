@@ -1,4 +1,5 @@
 """TensorFlow's hooks and Keras' own ways to save on several ranks, likewise: see program_stock.py."""
+import datetime
 import os
 import shutil
 import tempfile
@@ -173,6 +174,46 @@ def manager_beside(folder, rank, ranks):
     with final.graph.as_default():
         assert sok.CheckpointManager(folder + "/best").restore(final.session) == 2
     final.check(2)
+
+
+def read_first(folder, rank, ranks):
+    """What a script's own hooks restore, save and read before TensorFlow's hook with our listener has restored."""
+    saved, best, mine = (os.path.join(folder, name) for name in ("saved", "best", "mine"))
+    found = []
+
+    class Reads(tf.train.SessionRunHook):
+        def after_create_session(self, session, coord):
+            table = tf.get_collection(sok.GraphKeys.GLOBAL_EMBEDDING_VARIABLES)[0]
+            for call in sok.export, lambda table, session: sok.incremental_dump(table, 0, session):
+                refused(CheckpointError, lambda: call(table, session), "has not restored its tables yet")
+            found.extend(one[0] for one in sok.incremental_model_dump([table], datetime.datetime(1970, 1, 1), session))
+            assert sorted(sok.export(table, session)[0]) == list(range(KEYS))[rank::ranks]
+            manager.save(session, 3)
+
+    class Restores(tf.train.SessionRunHook):
+        def after_create_session(self, session, coord):
+            assert manager.restore(session) == 3
+
+    def begin(*own, hook=None):
+        session = tf.train.MonitoredTrainingSession(
+            hooks=[sok.InitHook(global_batch_size=1), *own, hook], checkpoint_dir=saved if hook is listened else None,
+            save_checkpoint_secs=None, save_summaries_steps=None, log_step_count_steps=None)
+        inner = session._tf_sess()
+        model.check(int(inner.run(model.number)), inner.run(model.values))
+        return session
+
+    for number in range(4):
+        model = Model(rank, ranks, start=False)
+        with model.graph.as_default():
+            manager, ours = sok.CheckpointManager(best), sok.CheckpointSaverHook(mine, save_steps=100)
+            listened = tf.train.CheckpointSaverHook(saved, save_steps=100, listeners=[sok.CheckpointSaverListener()])
+            own = ([], [Reads()], [], [Restores()])[number]
+            with begin(*own, hook=listened if number < 2 else ours) as session:
+                assert session._tf_sess().run(model.number) == (0, 3, 0, 3)[number]
+                for _ in range((3, 0, 1, 0)[number]):
+                    session.run(model.step)
+    assert sorted(found[0]) == list(range(KEYS))
+    np.testing.assert_array_equal(found[1][:, 0], 10 * found[0] + 3)
 
 
 def rank_0_alone(folder, rank, ranks):

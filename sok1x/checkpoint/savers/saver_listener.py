@@ -145,7 +145,7 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
         self._restoring.restore_folder(session, found)
 
     def _begin_in(self, session: tf.Session, found: Optional[Restored], step: Optional[int]) -> None:
-        """The session has been restored. What may have changed until the hook first saves is then saved with the rest."""
+        """The session has been restored; the hook's first save saves what has changed until then, with the rest."""
         self._begin(session, self._hook)
 
     def end(self, session: tf.Session, global_step_value: int) -> None:

@@ -12,6 +12,7 @@ from typing import Any, List, Optional, Sequence
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
+from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.session.talk import talk
 from sok1x.graph_ops.bridge import callers
 from sok1x.graph_ops.stores import clock
@@ -37,8 +38,9 @@ def note_global_step(session: tf.Session, whole: bool) -> None:
     if world is not None and world.size > 1:
         with talk().about("a session has been restored"):
             steps = talk().exchange(session, steps[0])
-    if None not in steps:
-        note(session, min(steps))
+    known = [step for step in steps if step is not None]
+    if len(known) == len(steps):
+        note(session, min(known))
 
 
 def _global_step(session: tf.Session) -> Optional[int]:
@@ -73,15 +75,43 @@ def complete(session: Any, step: Any) -> Any:
     Returns:
         The step; where it is the global step that was there before and is no more, the one that is.
     """
-    if session not in _half:
+    hooks = _calling_hooks(session)
+    if not hooks:
         return step
-    for caller in callers.selves():  # TensorFlow tells a session's hooks to nobody
-        hooks = getattr(caller, "_hooks", None)
-        if isinstance(hooks, (list, tuple)) and _waiting(hooks, session):
-            number = clock.global_step_of(session.graph)
-            asked = isinstance(step, numbers.Integral) and number is not None and step == session.run(number)
-            return int(session.run(number)) if restore(hooks, session) and asked else step
-    return step
+    number = clock.global_step_of(session.graph)
+    asked = isinstance(step, numbers.Integral) and number is not None and step == session.run(number)
+    return int(session.run(number)) if restore(hooks, session) and asked else step
+
+
+def complete_alone(session: Any, what: str) -> None:
+    """As `complete`, called by who is about to read tables and waits for no other rank.
+
+    Args:
+        session: with what is to be read.
+        what: who calls, for the message.
+
+    Raises:
+        CheckpointError: there are several ranks, which restore together.
+    """
+    hooks = _calling_hooks(session)
+    if not hooks:
+        return
+    if launch.current().size > 1:
+        raise CheckpointError(
+            "{}: the session has not restored its tables yet: its sok.CheckpointSaverHook, or TensorFlow's hook with a "
+            "sok.CheckpointSaverListener, is to do so, and comes after the hook that calls. Place it before that "
+            "one among the session's hooks".format(what))
+    restore(hooks, session)
+
+
+def _calling_hooks(session: Any) -> Sequence[Any]:
+    """Where a hook calls, of such a session, the hooks beside it, if some of ours are to restore in the session."""
+    if session in _half:
+        for caller in callers.selves():  # TensorFlow tells a session's hooks to nobody
+            hooks = getattr(caller, "_hooks", None)
+            if isinstance(hooks, (list, tuple)) and _waiting(hooks, session):
+                return hooks
+    return ()
 
 
 def restore(hooks: Sequence[Any], session: tf.Session) -> bool:
