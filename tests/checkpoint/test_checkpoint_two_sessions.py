@@ -1,7 +1,7 @@
 """Two sessions of one graph at a time: what is restored in one leaves the other alone."""
 import pytest
 import tensorflow.compat.v1 as tf
-from hooked_sessions import hook, train
+from hooked_sessions import hook, listened, train
 from stock_model import Model
 
 import sok1x as sok
@@ -22,11 +22,11 @@ def session_of(scaffold, folder, *hooks):
     return tf.train.MonitoredSession(tf.train.ChiefSessionCreator(scaffold, checkpoint_dir=folder), hooks=hooks)
 
 
-@pytest.mark.parametrize("hooked", [True, False])
-def test_an_evaluation_inside_of_a_training_leaves_that_alone(hooked, tmp_path):
+@pytest.mark.parametrize("make, hooked", [(hook, True), (hook, False), (listened, False)])
+def test_an_evaluation_inside_of_a_training_leaves_that_alone(make, hooked, tmp_path):
     """A session in a hook of the training's, with a hook of its own or none, whose own hook saves."""
     saved, model = str(tmp_path / "saved"), Model(0, 1, start=False)
-    train(5, [hook(saved)])
+    train(5, [make(saved)], checkpoint_dir=saved)
     with model.graph.as_default():
         scaffold, keeps, inner = tf.train.Scaffold(), Keeps(str(tmp_path / "best")), [hook(saved, 100)] * hooked
         starts = [sok.InitHook(global_batch_size=1) for _ in range(2)]
@@ -39,7 +39,7 @@ def test_an_evaluation_inside_of_a_training_leaves_that_alone(hooked, tmp_path):
                     with session_of(scaffold, saved, starts[1], *inner, keeps) as evaluation:
                         assert evaluation.run(model.number) == 5
 
-        with session_of(scaffold, saved, starts[0], hook(saved, 5), Evaluates()) as session:
+        with session_of(scaffold, saved, starts[0], make(saved, 5), Evaluates()) as session:
             for step in range(6, 13):
                 session.run(model.step)
                 model.check(step, session._tf_sess().run(model.values))

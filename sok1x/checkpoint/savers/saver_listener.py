@@ -1,4 +1,5 @@
 """Tables beside TensorFlow's own checkpoints."""
+import weakref
 from typing import Any, Optional
 
 import tensorflow.compat.v1 as tf
@@ -74,7 +75,7 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
         self._told: Any = None  # the last session for which the ranks have compared signals
         self._graph: Optional[tf.Graph] = None  # the one that has the ops
         self._hook: Any = None  # whose listener it is, if any
-        self._session: Any = None  # the last one that was restored or begun anew
+        self._begun: Any = weakref.WeakSet()  # sessions that were restored or begun anew
 
     def begin(self) -> None:
         """Makes the ops, while the graph may still change; called by the hook.
@@ -112,7 +113,7 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
         if hook is not None and _saves_tables(hook._get_saver()):
             return  # the hook's own Saver does it, as under an Estimator, which made it before us
         urls.expect_local(self._saving.directory)
-        if self._session is not session:
+        if session not in self._begun:
             if step:
                 self._restoring.restore(session, step)
                 restored_sessions.note(session, step)
@@ -124,7 +125,7 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
 
     def _begin(self, session: tf.Session, hook: Any) -> None:
         """A session's tables have been restored, or begun anew."""
-        self._session = session
+        self._begun.add(session)
         if hook is not None:
             hooks_alike.warn_of_dense_alone(hook)
 
@@ -132,7 +133,7 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
 
     def _is_to_restore(self, session: tf.Session) -> bool:
         """Whether it would restore when the hook first saves, and has not."""
-        return (self._hook is not None and session.graph is self._graph and session is not self._session
+        return (self._hook is not None and session.graph is self._graph and session not in self._begun
                 and not _saves_tables(self._hook._get_saver()))
 
     def _look_in(self, session: tf.Session) -> Optional[Restored]:

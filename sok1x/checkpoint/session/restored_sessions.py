@@ -144,7 +144,8 @@ def restore(hooks: Sequence[Any], session: tf.Session) -> bool:
 
 def _waiting(hooks: Sequence[Any], session: tf.Session) -> List[Any]:
     """Those of ours, and listeners of ours, that have not looked yet for what there is to restore in a session."""
-    return [one for hook in hooks for one in [hook, *getattr(hook, "_listeners", ())]
+    return [one for hook in hooks
+            for one in [hook, *(hook._listeners if isinstance(hook, tf.train.CheckpointSaverHook) else ())]
             if hasattr(one, "_is_to_restore") and one._is_to_restore(session)]
 
 

@@ -99,7 +99,7 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
         super().__init__(checkpoint_dir, save_secs=save_secs, save_steps=save_steps, listeners=listeners)
         self._save_secs, self._save_steps, self._keep = save_secs, save_steps, keep_checkpoint_max
         self._graph: Optional[tf.Graph] = None  # the one that has the ops
-        self._begun: Any = None  # a reference to the session in which it has restored what there is, or found nothing
+        self._begun: Any = weakref.WeakSet()  # sessions in which it has restored what there is, or found nothing
         self._has_found = False
         self._summary_writer: Any = None
 
@@ -153,7 +153,7 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
         Args:
             session: some session.
         """
-        return session.graph is self._graph and (self._begun is None or self._begun() is not session)
+        return session.graph is self._graph and session not in self._begun
 
     def _look_in(self, session: tf.Session) -> Optional[Restored]:
         """What it has to restore, the last checkpoint; once in each session, whoever asks first."""
@@ -170,7 +170,8 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
         """The session has been restored, to a step if any hook has found one; this one has found that, or nothing."""
         if found is not None and found.step != step:
             tf.logging.info("Going on from step %d, and not from %s.", step, found.folder)
-        self._begun, self._has_found = weakref.ref(session), found is not None
+        self._begun.add(session)
+        self._has_found = found is not None
 
     def after_run(self, run_context: tf.train.SessionRunContext, run_values: tf.train.SessionRunValues) -> None:
         """Saves where it is time to; called by the session after each run.
