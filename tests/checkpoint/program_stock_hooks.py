@@ -11,6 +11,7 @@ from stock_model import DIM, KEYS, Model, main, refused
 
 import sok1x as sok
 from sok1x.checkpoint import CheckpointError
+from sok1x.checkpoint.commands import verify
 from sok1x.checkpoint.errors import MismatchError
 
 
@@ -214,6 +215,22 @@ def read_first(folder, rank, ranks):
                     session.run(model.step)
     assert sorted(found[0]) == list(range(KEYS))
     np.testing.assert_array_equal(found[1][:, 0], 10 * found[0] + 3)
+
+
+def inside(folder, rank, ranks):
+    """A run goes on in a checkpoint's folder: the job that has saved the checkpoint goes on from it, too."""
+    start = folder + "/model.ckpt-3"
+    for place, wanted, steps in (folder, 0, 3), (start, 3, 2), (folder, 3, 1):
+        model = Model(rank, ranks, start=False)
+        with model.graph.as_default():
+            with tf.train.MonitoredTrainingSession(
+                    checkpoint_dir=place, save_checkpoint_secs=None, save_checkpoint_steps=100,
+                    save_summaries_steps=None, hooks=[sok.InitHook(global_batch_size=1)]) as session:
+                model.check(wanted, session._tf_sess().run(model.values))
+                for _ in range(steps):
+                    session.run(model.step)
+        yield
+        assert not list(verify.faults(start))
 
 
 def rank_0_alone(folder, rank, ranks):

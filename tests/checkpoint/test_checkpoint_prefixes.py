@@ -1,4 +1,5 @@
 """Whole checkpoints under a Saver's prefix: what is replaced, what dead saves left, and what they may not hide."""
+import contextlib
 import errno
 import os
 
@@ -14,16 +15,17 @@ from sok1x.checkpoint.files.folder_lock import FolderLock
 TOKEN = "0123456789abcdef"
 
 
-def make(prefix, content="old"):
+def make(prefix, content="old", link=True, others=()):
     """A whole checkpoint of no tables, with links."""
     folder = folders.make_temporary(prefix, folders.new_token())
-    names = ["model.ckpt-1.data-00000-of-00001", "model.ckpt-1.index"]
+    names = ["model.ckpt-1.data-00000-of-00001", "model.ckpt-1.index"] + list(others)
     for name in names:
         with open(os.path.join(folder, name), "w") as file:
             file.write(content)
     manifest.write(folder, manifest.Manifest(TOKEN, 1, 1, 0, {}, {name: manifest.File(3, 0) for name in names}))
     folders.publish_as(folder, prefix)
-    prefixes.link_files(prefix, 1, names, prefix)
+    if link:
+        prefixes.link_files(prefix, 1, [name for name in names if name not in others], prefix)
     return prefix
 
 
@@ -65,6 +67,33 @@ def test_one_that_is_replaced_is_there_until_its_successor_is(tmp_path, dead, ur
         save(prefix, ".index")
     assert prefixes.folder_of(prefix) is None
     assert files(tmp_path) == {"my-1.index": "new", "my-1.data-00000-of-00001": "old"}
+
+
+@pytest.mark.parametrize("refused", list(range(5)) + [None])
+def test_one_that_is_replaced_from_inside(tmp_path, monkeypatch, refused):
+    """Whatever the system refuses, a whole one has the name of both; in the end in the place of the former."""
+    folder = make(str(tmp_path / "my-1"), others=["of_2_ranks.rows"])
+    inner = make(folder + "/model.ckpt-1", "new", link=False)
+    with open(folder + "/notes", "w") as file:
+        file.write("mine")
+    replace, done = os.replace, []
+
+    def replaced(source, target):
+        if len(done) == refused:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        done.append(replace(source, target))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", replaced)
+        with contextlib.nullcontext() if refused is None else pytest.raises(WriteError, match="Input/output"):
+            prefixes.replace_around(inner)
+    whole = prefixes.folder_of(inner)
+    assert whole == (folder if refused is None else inner)
+    assert {files(whole)[name] for name in manifest.read(whole).files} == {"new"}
+    if refused is None:
+        assert {name: content for name, content in files(tmp_path).items() if not name.endswith("manifest.json")} == {
+            "my-1/notes": "mine", "my-1.index": "new", "my-1.data-00000-of-00001": "new",
+            "my-1/model.ckpt-1.index": "new", "my-1/model.ckpt-1.data-00000-of-00001": "new"}
 
 
 @pytest.mark.parametrize("both", [False, True])

@@ -184,12 +184,67 @@ def test_what_a_saver_saves_in_a_checkpoint_s_folder_stays(tmp_path):
 
 
 def test_a_session_in_a_checkpoint_s_folder_goes_on_there(tmp_path):
-    """Its first save is of the step that is there, and replaces that."""
+    """Its first save is of the step that is there, and replaces that, which stays as the start of what is inside."""
     folder = start_of(tmp_path, Model(0, 1).train(1), 1)
     for begun, steps in (1, 0), (1, 7), (8, 1):
         assert train(steps, checkpoint_dir=folder, save_checkpoint_steps=1) == begun
     assert sorted(name for name in os.listdir(folder) if name.endswith(".index")) == [
-        "model.ckpt-{}.index".format(step) for step in range(5, 10)]
+        "model.ckpt-{}.index".format(step) for step in [1] + list(range(5, 10))]
+    assert not list(verify.faults(folder))
+
+
+def test_what_a_saver_saves_over_a_checkpoint_replaces_it(tmp_path):
+    """By the name that TensorFlow's files have in its folder; whoever knows it by another one finds what was saved."""
+    folder = start_of(tmp_path, Model(0, 1).train(1), 1)
+    prefixes.link_files(folder, 1, Checkpoint(folder).manifest.other_files(), folder)
+    with open(folder + "/notes", "w") as file:
+        file.write("mine")
+    model = Model(0, 1).train(4)
+    for steps in (0, 1):
+        saver = model.train(steps).saver()
+        assert saver.save(model.session, folder + "/model.ckpt-1") == saver.last_checkpoints[0]
+    assert not list(verify.faults(folder)) and tf.train.latest_checkpoint(folder) == folder + "/model.ckpt-1"
+    assert {"notes", "manifest.json"} < set(os.listdir(folder)) and not os.path.isdir(folder + "/model.ckpt-1")
+    assert not [name for name in os.listdir(str(tmp_path)) + os.listdir(folder) if name.endswith((".tmp", ".gone"))]
+    for path in (folder, folder + "/model.ckpt-1"):
+        other = Model(0, 1)
+        other.saver().restore(other.session, path)
+        other.check(5)
+        assert list(tf.train.NewCheckpointReader(path).get_tensor("weights")) == [5, 5]
+
+
+def test_what_a_saver_of_one_table_saves_over_a_checkpoint_is_beside_it(tmp_path):
+    """The one that has everything stays whole, also when the Saver does not keep its own."""
+    folder = start_of(tmp_path, Model(0, 1).train(1), 1)
+    model = Model(0, 1).train(4)
+    saver = model.saver([model.table], max_to_keep=1)
+    assert saver.save(model.session, folder + "/model.ckpt", global_step=1) == folder + "/model.ckpt-1"
+    other = Model(0, 1)
+    other.saver([other.table]).restore(other.session, folder + "/model.ckpt-1")
+    values = other.session.run(other.values)
+    model.check(4, [values[0]] + model.session.run(model.values)[1:])
+    assert not values[1].any() and not list(verify.faults(folder))
+    saver.save(model.session, folder + "/model.ckpt", global_step=2)
+    assert not list(verify.faults(folder)) and not os.path.exists(folder + "/model.ckpt-1")
+    other.saver().restore(other.session, folder + "/model.ckpt-1")
+    other.check(1)
+
+
+def test_a_job_goes_on_from_what_a_saver_has_saved_over_its_last_checkpoint(tmp_path):
+    """A script has changed it, under the name that TensorFlow's state file has."""
+    saved = str(tmp_path)
+    assert train(5, [hook(saved)], checkpoint_dir=saved) == 0
+    model, last = Model(0, 1), tf.train.latest_checkpoint(saved)
+    saver = model.saver()
+    saver.restore(model.session, last)
+    saver.save(model.train(2).session, last)
+    assert train(1, [hook(saved)], checkpoint_dir=saved) == 7
+
+
+def test_a_run_in_a_checkpoint_s_folder_on_two_ranks(tmp_path):
+    finished = run_ranks(2, os.path.join(HERE, "program_stock_hooks.py"), tmp_path, "inside", timeout=180)
+    for rank in range(2):
+        assert "rank {} did inside\n".format(rank) in finished.out, str(finished)
 
 
 def test_tables_of_a_listener_do_not_begin_anew(tmp_path):

@@ -34,14 +34,25 @@ def folder_of(prefix: str) -> Optional[str]:
     for folder in [prefix, _replaced(prefix)]:
         if folder and folders.is_complete(folder):
             return folder
-    around = os.path.dirname(prefix)
-    if not _INNER.match(os.path.basename(prefix)) or not around or not folders.is_complete(around):
+    return around(prefix)
+
+
+def around(prefix: str) -> Optional[str]:
+    """The checkpoint's folder in which a prefix is that of TensorFlow's files; None where it is in no such folder."""
+    prefix = urls.local(prefix)
+    folder = os.path.dirname(prefix)
+    if not _INNER.match(os.path.basename(prefix)) or not folder or not folders.is_complete(folder):
         return None
     try:
-        own = _own_name(around) == os.path.basename(prefix)
+        own = _own_name(folder) == os.path.basename(prefix)
     except CheckpointError:  # who restores it says what is wrong with it
         own = True
-    return around if own else None
+    return folder if own else None
+
+
+def step_around(prefix: str) -> Optional[int]:
+    """The step that a prefix is of by its name, where there is `around` it a checkpoint of that name; or None."""
+    return None if around(prefix) is None else int(prefix.rpartition("-")[2])
 
 
 def expect_free(prefix: str) -> None:
@@ -148,9 +159,12 @@ def remove_around(prefix: str) -> bool:
         Whether it stays, whole: somebody has gone on in the folder, and other checkpoints are in it.
     """
     prefix = urls.local(prefix)
-    folder = os.path.dirname(prefix)
-    if not folder or folder_of(prefix) != folder:
+    folder = around(prefix)
+    if folder is None:
         return False
+    if folders.is_complete(prefix):  # of a Saver of less than all: see `replace_around`
+        remove(prefix)
+        return True
     own = os.path.basename(prefix)
     others = [name for name in _names(folder) if os.path.isdir(os.path.join(folder, name))
               or name.endswith((".index", ".meta")) and os.path.splitext(name)[0] != own]
@@ -159,17 +173,35 @@ def remove_around(prefix: str) -> bool:
     return bool(others)
 
 
-def forget_around(prefix: str) -> None:
-    """As `remove_around`, where TensorFlow has saved to the prefix: its files stay, no part of it any more."""
-    folder = os.path.dirname(urls.local(prefix))
-    if not folder or folder_of(prefix) != folder:
+def replace_around(prefix: str) -> None:
+    """Gives a checkpoint that has been saved to a prefix the place of the one `around` it, whose name that is, too.
+
+    The folder around stays, with what else is in it: others may have gone on there. Until all is in its place the
+    checkpoint below the prefix is whole, and counts.
+
+    Raises:
+        CheckpointError: the system refuses.
+    """
+    folder = around(prefix)
+    if folder is None:
         return
+    saved = manifest.read(prefix)
     try:
-        found = manifest.read(folder)
+        gone = set(manifest.read(folder).files).difference(saved.files)
     except CheckpointError:  # whose it is nobody knows
         return
-    for name in [manifest.NAME] + sorted(set(found.files).difference(found.other_files())):
+    _unlink(os.path.join(folder, manifest.NAME))
+    folders.fsync_folder(folder)
+    for name in sorted(gone):
         _unlink(os.path.join(folder, name))
+    for name in sorted(saved.files):
+        _link(os.path.join(prefix, name), os.path.join(folder, name))
+    folders.fsync_folder(folder)
+    _link(os.path.join(prefix, manifest.NAME), os.path.join(folder, manifest.NAME))
+    folders.fsync_folder(folder)
+    if os.path.lexists(folder + ".index"):
+        link_files(folder, saved.step, saved.other_files(), folder)
+    remove(prefix)
 
 
 def link_files(folder: str, step: int, names: Iterable[str], prefix: str) -> None:

@@ -27,9 +27,10 @@ class PrefixSaving(Saving):
         super().__init__("", tables, dense, None, ranks)
         self._prefix, self._options = "", {}  # type: str, Dict[str, Any]
         self._record: Callable[[], None] = lambda: None
+        self._all_of_it = False
 
     def save_to(self, session: tf.Session, prefix: str, step: int, options: Dict[str, Any],
-                record: Callable[[], None]) -> None:
+                record: Callable[[], None], all_of_it: bool) -> None:
         """Saves; all ranks call it alike.
 
         Args:
@@ -38,11 +39,13 @@ class PrefixSaving(Saving):
             step: for the manifest.
             options: of TensorFlow's Saver, for what is in no shard.
             record: is called on rank 0 when the checkpoint is there: TensorFlow's state file, and what is not kept.
+            all_of_it: whether the graph has nothing else to save; only then a checkpoint around is replaced.
 
         Raises:
             CheckpointError: on all ranks where one of them fails; checkpoints saved before are as they were.
         """
         self._directory, self._prefix, self._options, self._record = os.path.dirname(prefix), prefix, options, record
+        self._all_of_it = all_of_it
         try:
             self.save(session, step)
         finally:
@@ -68,7 +71,10 @@ class PrefixSaving(Saving):
         files = self._complete(session, folder, token, step, outcomes, **self._options)
         prefixes.write_state(folder, os.path.basename(folders.tensorflow_prefix(folder, step)))
         folders.publish_as(folder, self._prefix)
-        prefixes.link_files(self._prefix, step, files, self._prefix)
+        if prefixes.around(self._prefix) is None:
+            prefixes.link_files(self._prefix, step, files, self._prefix)
+        elif self._all_of_it:
+            prefixes.replace_around(self._prefix)
         with tensorflow_errors.refusals(os.path.join(self._directory, "checkpoint"), 0):
             self._record()
         return self._prefix

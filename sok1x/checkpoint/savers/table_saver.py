@@ -100,13 +100,11 @@ class TableSaver(tf.train.Saver):
         if world.size > 1:
             if hook is not None:
                 agreed_timer.share_clocks(hook, self._talk)
-        elif not cached and prefixes.folder_of(prefix) in (None, os.path.dirname(urls.local(prefix))):
-            saved = alone()  # else a whole checkpoint has the name, or had when its job died, and would count
-            if self.holds_all_tables:
-                prefixes.forget_around(prefix)
-            return saved
+        elif not cached and prefixes.folder_of(prefix) is None:
+            return alone()  # else a whole checkpoint has the name, or had when its job died, and would count
         with self._talk.about("a tf.train.Saver saves tables"):
-            step = self._step(sess, global_step)
+            step = prefixes.step_around(prefix)
+            step = self._step(sess, global_step) if step is None else step
             told = self._talk.exchange(sess, [urls.absolute(prefix), step, urls.absolute(save_path), global_step])
         paths = [path for path, _, _, _ in told]
         with self._talk.about("a tf.train.Saver saves tables to {}".format(paths[0])):
@@ -170,7 +168,8 @@ class TableSaver(tf.train.Saver):
                 self._MaybeDeleteOldCheckpoints()
 
         self._saving.save_to(session, urls.absolute(prefix), step, {
-            name: options[name] for name in ("write_meta_graph", "strip_default_attrs")}, record)
+            name: options[name] for name in ("write_meta_graph", "strip_default_attrs")}, record,
+            self._held.all_of(session.graph))
         if self._talk.rank and options["write_state"]:
             self._RecordLastCheckpoint(prefix)
             del self._checkpoints_to_be_deleted[:]  # rank 0's work
