@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from sok1x.checkpoint.errors import LockedError, NotFoundError, WriteError
+from sok1x.checkpoint.errors import DamagedError, LockedError, NotFoundError, WriteError
 from sok1x.checkpoint.files import folder_lock, folders, manifest, retiring
 from sok1x.checkpoint.files.folder_lock import FolderLock
 
@@ -82,6 +82,20 @@ def test_find_in_a_checkpoint_in_which_a_run_has_gone_on(tmp_path):
         assert folders.within(start)[0] == (step, last)
     with pytest.raises(NotFoundError, match="of step 6 in .*; it has those of steps 5, 7, 9"):
         folders.find(start, 6)
+
+
+def test_one_that_is_damaged_does_not_hide_what_is_inside(tmp_path):
+    start = make(tmp_path, 7)
+    with open(os.path.join(start, manifest.NAME), "w") as file:
+        file.write("damaged")
+    for look in (folders.within, lambda folder: folders.find(folder, 7)):
+        with pytest.raises(DamagedError, match="model.ckpt-7/manifest.json"):
+            look(start)
+    assert folders.find(start) == start  # who reads it is told
+    last = make(start, 9)
+    assert folders.within(start) == [(9, last)] and folders.find(start) == folders.find(start, 9) == last
+    with pytest.raises(NotFoundError, match="of step 7 in .*; it has those of steps 9"):
+        folders.find(start, 7)
 
 
 def test_one_of_the_same_step_is_replaced(tmp_path):

@@ -133,6 +133,11 @@ def test_a_checkpoints_own_folder(tmp_path):
                 for wanted in (None, 3, 5):
                     assert manager.restore(session, wanted) == (last if wanted is None else wanted)
                     assert session.run(table)[0, 0] == {3: 3, 5: 1, 7: 7}[wanted or last]
+        with open(path + "/manifest.json", "w") as file:
+            file.write("damaged")
+        manager = sok.CheckpointManager(path)
+        manager.save(session, 9)
+        assert manager.restore(session) == 9
 
 
 def test_a_graph_needs_a_session(tmp_path):

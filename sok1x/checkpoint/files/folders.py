@@ -18,7 +18,7 @@ import shutil
 from typing import Dict, List, NamedTuple, Optional, Set
 
 from sok1x.checkpoint import errors
-from sok1x.checkpoint.errors import NotFoundError
+from sok1x.checkpoint.errors import DamagedError, NotFoundError
 from sok1x.checkpoint.files import manifest
 
 BASENAME = "model.ckpt"
@@ -85,10 +85,16 @@ def within(directory: str) -> List[Found]:
     """As `complete`, and the checkpoint that `directory` itself is: a run may have gone on in a checkpoint's folder.
 
     Raises:
-        DamagedError: the folder itself does not say of which step it is.
+        DamagedError: the folder itself does not say of which step it is, and there is no other in it.
     """
-    own = [Found(manifest.read(directory).step, directory)] if is_complete(directory) else []
-    return sorted(complete(directory) + own, key=lambda one: -one.step)
+    found = complete(directory)
+    if is_complete(directory):
+        try:
+            found.append(Found(manifest.read(directory).step, directory))
+        except DamagedError:
+            if not found:
+                raise
+    return sorted(found, key=lambda one: -one.step)
 
 
 def is_complete(folder: str) -> bool:
@@ -127,7 +133,7 @@ def find(directory: str, step: Optional[int] = None) -> str:
 
     Raises:
         NotFoundError: There is no such checkpoint; the message says which there are.
-        DamagedError: The folder itself does not say of which step it is.
+        DamagedError: The folder itself does not say of which step it is, and there is no other in it.
     """
     if step is None and is_complete(directory) and not complete(directory):
         return directory  # whatever is in its manifest
