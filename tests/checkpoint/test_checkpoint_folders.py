@@ -197,6 +197,50 @@ def test_what_was_just_saved_stays_though_its_step_is_the_least(tmp_path, lock):
     assert steps(tmp_path) == [5]
 
 
+def go_on_in(start, by):
+    """A run's files in a checkpoint's folder: what it has saved last, by a hook of ours or by a tf.train.Saver."""
+    if by == "hook":
+        make(start, 9)
+    else:
+        for ending in ("data-00000-of-00001", "index"):
+            with open(os.path.join(start, "model.ckpt-9." + ending), "w") as file:
+                file.write(ending)
+    for name in ("checkpoint", "events"):
+        with open(os.path.join(start, name), "w") as file:
+            file.write("inside")
+
+
+@pytest.mark.parametrize("by", ["hook", "saver"])
+def test_one_in_which_a_run_has_gone_on_is_not_removed(tmp_path, lock, by):
+    go_on_in(make(tmp_path, 1), by)
+    for step in (2, 3, 4):
+        make(tmp_path, step)
+        folders.remove(retiring.retire(lock, 1))
+        assert steps(tmp_path) == [step, 1]
+        assert [found.step for found in retiring.kept(str(tmp_path), 1)] == [step]
+
+
+@pytest.mark.parametrize("by", ["hook", "saver"])
+@pytest.mark.parametrize("dies", [False, True])
+def test_one_that_is_replaced_leaves_what_a_run_has_saved_in_it(tmp_path, lock, monkeypatch, by, dies):
+    """Also if the job dies when both names have been given."""
+    start = make(tmp_path, 5, "old")
+    go_on_in(start, by)
+    inside = {name for name in os.listdir(start) if "9" in name}
+    if dies:
+        monkeypatch.setattr(folders, "remove_replaced", lambda retired, final: None)
+    assert make(tmp_path, 5, "new") == start
+    monkeypatch.undo()
+    assert inside and (inside < set(os.listdir(start))) != dies
+    retiring.remove_leftovers(lock)
+    assert set(os.listdir(start)) == inside | {"content", "manifest.json", "checkpoint", "events"}
+    assert content(folders.latest(str(tmp_path))) == "new"
+    assert by == "saver" or steps(start) == [9]
+    with open(os.path.join(start, "checkpoint")) as file:
+        assert file.read() == "inside"
+    assert sorted(os.listdir(str(tmp_path))) == [".sok1x.lock", "model.ckpt-5"]
+
+
 def test_a_run_that_went_back_keeps_its_own(tmp_path, lock):
     """What it went back from goes first."""
     for step, left in ((10, [10]), (20, [20, 10]), (30, [30, 20, 10]), (40, [40, 30, 20]), (21, [40, 21, 20]),

@@ -69,6 +69,29 @@ def test_one_that_is_replaced_is_there_until_its_successor_is(tmp_path, dead, ur
     assert files(tmp_path) == {"my-1.index": "new", "my-1.data-00000-of-00001": "old"}
 
 
+@pytest.mark.parametrize("how", ["removed", "replaced", "replaced by TensorFlow", "left"])
+def test_what_a_run_has_saved_inside_stays(tmp_path, how):
+    prefix = make(str(tmp_path / "my-1"))
+    make(prefix + "/model.ckpt-9", "mine")
+    if how == "removed":
+        prefixes.remove(prefix)
+        assert prefixes.folder_of(prefix) == prefix
+    elif how == "replaced":
+        make(prefix, "new")
+        assert files(prefix)["model.ckpt-1.index"] == "new"
+    elif how == "left":  # by a job that died when both had their names
+        os.rename(prefix, folders.hidden(prefix, TOKEN, "old"))
+        make(prefix, "new")
+        prefixes.remove_leftovers(prefix)
+    else:
+        with prefixes.replaced(prefix):
+            save(prefix, ".index")
+        assert prefixes.folder_of(prefix) is None
+    assert prefixes.folder_of(prefix + "/model.ckpt-9") == prefix + "/model.ckpt-9"
+    assert set(files(prefix + "/model.ckpt-9").values()) > {"mine"}
+    assert not [name for name in os.listdir(str(tmp_path)) if name.startswith(".my")]
+
+
 @pytest.mark.parametrize("refused", list(range(5)) + [None])
 def test_one_that_is_replaced_from_inside(tmp_path, monkeypatch, refused):
     """Whatever the system refuses, a whole one has the name of both; in the end in the place of the former."""

@@ -175,7 +175,7 @@ def publish_as(temporary: str, final: str) -> str:
     except OSError as error:
         raise errors.of_write(error, final) from None
     if retired:
-        remove([retired])
+        remove_replaced(retired, final)
     return final
 
 
@@ -255,6 +255,40 @@ def entries(directory: str) -> List[os.DirEntry]:
         return []
     except OSError as error:
         raise errors.of_read(error, directory, "the folder of checkpoints") from None
+
+
+def others_in(folder: str) -> List[str]:
+    """What a run has saved that has gone on in a checkpoint's folder: folders, and TensorFlow's files of other names.
+
+    Raises CheckpointError where the system does not say.
+    """
+    found = entries(folder)
+    named = {os.path.splitext(one.name)[0] for one in found if one.name.endswith((".index", ".meta"))}
+    try:
+        named.discard(os.path.basename(tensorflow_prefix(folder, manifest.read(folder).step)))
+    except errors.CheckpointError:  # which name is its own, if it has one, nobody knows
+        named = named if len(named) > 1 else set()
+    return sorted(named.union(one.name for one in found if one.is_dir(follow_symlinks=False)))
+
+
+def remove_replaced(retired: str, final: str) -> None:
+    """Removes a folder whose place another has; if a run has gone on in it, all that is the run's goes to that one.
+
+    Where the system refuses it stays, and goes with the next job's leftovers.
+    """
+    try:
+        if others_in(retired):
+            own = {manifest.NAME}
+            with contextlib.suppress(errors.CheckpointError):  # it is damaged
+                own.update(manifest.read(retired).files)
+            for name in os.listdir(retired):
+                target = os.path.join(final, name)
+                # Of its state and the new one's own the run's counts, as it did before.
+                if name not in own and (name == "checkpoint" or not os.path.lexists(target)):
+                    os.rename(os.path.join(retired, name), target)
+    except (OSError, errors.CheckpointError):
+        return
+    remove([retired])
 
 
 def remove(paths: List[str]) -> None:

@@ -88,7 +88,10 @@ def remove_leftovers(prefix: str) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(path)
         elif os.path.join(directory, found.group("name")) == prefix or _is_dead(path, directory, found):
-            folders.remove([path])
+            if found.group("kind") == "old":
+                folders.remove_replaced(path, os.path.join(directory, found.group("name")))
+            else:
+                folders.remove([path])
 
 
 def _is_dead(path: str, directory: str, found: Match[str]) -> bool:
@@ -134,7 +137,9 @@ def replaced(prefix: str) -> Iterator[None]:
             return
         gone = folders.hidden(prefix, folders.new_token(), "gone")
         _rename(away, gone)
-        folders.remove([gone])
+        if folders.others_in(gone):
+            _make_folder(prefix)
+        folders.remove_replaced(gone, prefix)
     finally:
         del lock  # an error that is kept would keep it, too
 
@@ -142,11 +147,11 @@ def replaced(prefix: str) -> Iterator[None]:
 def remove(prefix: str) -> None:
     """Removes a checkpoint's folder, if there is one: first out of sight, so that nobody finds half of it.
 
-    One that was being replaced when its job died, too, and first: it would count.
+    One that was being replaced when its job died, too, and first: it would count. One in which a run has gone on stays.
     """
     prefix = urls.local(prefix)
     for folder in [path for path in folders.hidden_of(prefix) if path.endswith(".old")] + [prefix]:
-        if folders.is_complete(folder):
+        if folders.is_complete(folder) and not folders.others_in(folder):
             gone = folders.hidden(prefix, folders.new_token(), "gone")
             _rename(folder, gone)
             folders.remove([gone])
@@ -165,12 +170,8 @@ def remove_around(prefix: str) -> bool:
     if folders.is_complete(prefix):  # of a Saver of less than all: see `replace_around`
         remove(prefix)
         return True
-    own = os.path.basename(prefix)
-    others = [name for name in _names(folder) if os.path.isdir(os.path.join(folder, name))
-              or name.endswith((".index", ".meta")) and os.path.splitext(name)[0] != own]
-    if not others:
-        remove(folder)
-    return bool(others)
+    remove(folder)
+    return folders.is_complete(folder)
 
 
 def replace_around(prefix: str) -> None:
@@ -256,6 +257,13 @@ def _link(source: str, target: str, anew: bool = False) -> None:
 def _rename(path: str, target: str) -> None:
     try:
         os.rename(path, target)
+    except OSError as error:
+        raise errors.of_write(error, path) from None
+
+
+def _make_folder(path: str) -> None:
+    try:
+        os.makedirs(path, exist_ok=True)
     except OSError as error:
         raise errors.of_write(error, path) from None
 

@@ -25,17 +25,19 @@ def retire(lock: FolderLock, keep: Optional[int], saved: Optional[int] = None) -
         keep: how many stay.
         saved: the step that has just been saved; those of later steps go first, of a run that went back from them.
 
+    One in whose folder another run has gone on stays.
+
     Returns:
         What is for `folders.remove`: file by file that may take long, and nobody finds it any more.
 
     Raises:
-        WriteError: The system refuses.
+        CheckpointError: The system refuses.
     """
     lock.expect_held()
     retired = []
     staying = {one.folder for one in kept(lock.directory, keep, saved)}
     for one in folders.complete(lock.directory):
-        if one.folder in staying:
+        if one.folder in staying or folders.others_in(one.folder):
             continue
         gone = folders.hidden(folders.step_folder(lock.directory, one.step), folders.new_token(), "gone")
         try:
@@ -63,5 +65,7 @@ def remove_leftovers(lock: FolderLock) -> None:
                 os.rename(entry.path, final)
             except OSError as error:
                 raise errors.of_write(error, final) from None
+        elif hidden.group(3) == "old":
+            folders.remove_replaced(entry.path, final)
         else:
             folders.remove([entry.path])
