@@ -3,6 +3,7 @@ from typing import Any, List, Union
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.checkpoint.files import urls
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.stores import stamps
 from sok1x.graph_ops.stores.table import Table
@@ -67,7 +68,7 @@ class Saver:
 
         Raises:
             TypeError: embedding_variable is no `EmbeddingVariable` of float32 rows, or filepath no str.
-            ValueError: filepath is empty.
+            ValueError: filepath is empty, or a URL other than file://.
             tf.errors.FailedPreconditionError: (when run) the table is not initialized, a rank does not see rank 0's
                 files, or has keys of other ranks, to which tf.nn.embedding_lookup has given rows.
             tf.errors.ResourceExhaustedError: (when run) the disk is full.
@@ -113,7 +114,7 @@ class Saver:
 
         Raises:
             TypeError: embedding_variable is no `EmbeddingVariable` of float32 rows, or filepath no str.
-            ValueError: filepath is empty.
+            ValueError: filepath is empty, or a URL other than file://.
             tf.errors.NotFoundError: (when run) a file is missing.
             tf.errors.InvalidArgumentError: (when run) the files' sizes do not fit, a key comes twice or is none for
                 this table: beyond its key_dtype, or without a hash table beyond its V * N keys.
@@ -204,7 +205,7 @@ def _folder(method: str, filepath: Any) -> str:
             method, filepath, type(filepath).__name__))
     if not filepath:
         raise ValueError("{}: filepath: got an empty str, expected a folder's path".format(method))
-    return filepath
+    return urls.folder(method + ": filepath", filepath)
 
 
 def _values(table: Table, place: int, values: Any) -> tf.Tensor:

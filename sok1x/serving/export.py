@@ -5,6 +5,7 @@ from typing import Any, Callable, Optional
 from sok1x import launch
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import NotFoundError
+from sok1x.checkpoint.files import urls
 from sok1x.core.options.given_numbers import is_integer
 from sok1x.serving import building, models, saved_models, sources
 from sok1x.serving.building import Options
@@ -94,16 +95,18 @@ def export_saved_model(export_dir: str, checkpoint: str, model: Optional[Callabl
     options = _checked(Options(storage, index, unseen, seed, ranks or 0), model, inputs, outputs, tables)
     if ranks is not None and (not is_integer(ranks) or ranks < 1):
         raise ValueError("{}: ranks: got {!r}, expected how many evaluate, at least 1".format(_FUNCTION, ranks))
+    final = urls.folder(_FUNCTION + ": export_dir", os.fspath(export_dir))
+    path = urls.folder(_FUNCTION + ": checkpoint", os.fspath(checkpoint))
     world = launch.current()
     if world is not None and world.rank:
         return export_dir
-    if os.path.lexists(export_dir):
+    if os.path.lexists(final):
         raise errors.WriteError("Cannot write {}: it is there already; export to a new folder, as one with the next "
                                 "number.".format(export_dir))
-    source = sources.open_source(checkpoint, step)
+    source = sources.open_source(path, step)
     options = options._replace(ranks=ranks or source.ranks)
     built = None if tables is not None else _model_of(source, model, inputs, outputs, constants)
-    saved_models.write(export_dir, source, lambda: building.tables_alone(source, options, tables) if built is None
+    saved_models.write(final, source, lambda: building.tables_alone(source, options, tables) if built is None
                        else building.whole(source, options, built))
     return export_dir
 

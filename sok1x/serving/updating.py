@@ -10,6 +10,7 @@ import numpy as np
 from sok1x import launch
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError, DamagedError, NotFoundError
+from sok1x.checkpoint.files import urls
 from sok1x.graph_ops.bridge.tensorflow_versions import saved_model_pb2
 from sok1x.serving import bundles, saved_models, table_data
 from sok1x.serving.readers import Reader
@@ -66,7 +67,8 @@ def update_saved_model(model_dir: str, export_dir: str, changes: Optional[Dict[s
         ...                     {signature.inputs["keys"].name: [7, 9, 2 ** 40, 8]}).tolist()
         [[1.0, 1.0], [1.0, 2.0], [3.0, 4.0], [0.0, 0.0]]
     """
-    model_dir = os.fspath(model_dir)
+    model_dir = urls.folder(_FUNCTION + ": model_dir", os.fspath(model_dir))
+    final = urls.folder(_FUNCTION + ": export_dir", os.fspath(export_dir))
     served = _read_facts(model_dir)
     wanted = {name: (_keys(name, "changes", keys), np.asarray(rows)) for name, (keys, rows) in (changes or {}).items()}
     gone = {name: _keys(name, "evicted", keys) for name, keys in (evicted or {}).items()}
@@ -75,8 +77,8 @@ def update_saved_model(model_dir: str, export_dir: str, changes: Optional[Dict[s
             raise NotFoundError("{} has no table '{}'; it has {}.".format(
                 model_dir, name, ", ".join(sorted(served)) or "none"))
         _check(served[name], wanted.get(name), gone.get(name))
-    _check_new(export_dir)
-    final = os.path.abspath(export_dir)
+    _check_new(final)
+    final = os.path.abspath(final)
     partial = os.path.join(os.path.dirname(final), ".{}.{}.tmp".format(os.path.basename(final), secrets.token_hex(4)))
     try:
         try:
@@ -89,7 +91,7 @@ def update_saved_model(model_dir: str, export_dir: str, changes: Optional[Dict[s
         _leave_out_debug_names(os.path.join(partial, "saved_model.pb"), model_dir)
         _rewrite(os.path.join(model_dir, "variables", "variables"), partial, served, wanted, gone)
         shutil.rmtree(os.path.join(partial, "parts"))
-        _check_new(export_dir)  # another rank may have been as quick
+        _check_new(final)  # another rank may have been as quick
         saved_models.publish(partial, final)
     finally:
         shutil.rmtree(partial, ignore_errors=True)

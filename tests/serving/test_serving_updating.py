@@ -56,6 +56,27 @@ def test_changes_of_unsigned_keys(model, tmp_path):
     np.testing.assert_array_equal(rows(str(path)), np.where(KEYS[:, np.newaxis] == KEYS[1], 1, ROWS))
 
 
+def test_a_file_url_is_a_path(model, tmp_path, monkeypatch):
+    """Of a model, a new one, and the checkpoint that it is made of; URLs of other file systems are refused."""
+    monkeypatch.chdir(tmp_path)
+    url, saved = "file://{}/".format(tmp_path), "file://" + os.path.join(os.path.dirname(model), "saved")
+    assert sok.serving.export_saved_model(url + "1", saved, inputs={}, outputs={}, unseen=0.0) == url + "1"
+    given = {"t": (KEYS[1:2], np.ones([1, 2]))}
+    assert sok.serving.update_saved_model(url + "1", url + "2", given) == url + "2"
+    np.testing.assert_array_equal(rows(str(tmp_path / "2")), np.where(KEYS[:, np.newaxis] == KEYS[1], 1, ROWS))
+    assert sorted(os.listdir(str(tmp_path))) == ["1", "2"]
+    for call in (lambda: sok.serving.export_saved_model(url + "2", saved),
+                 lambda: sok.serving.update_saved_model(url + "1", url + "2", given)):
+        with pytest.raises(WriteError, match="it is there already"):
+            call()
+    for call, name in ((lambda: sok.serving.export_saved_model("gs://b/1", saved), "export_saved_model: export_dir"),
+                       (lambda: sok.serving.export_saved_model("3", "gs://b"), "export_saved_model: checkpoint"),
+                       (lambda: sok.serving.update_saved_model("gs://b", "3"), "update_saved_model: model_dir"),
+                       (lambda: sok.serving.update_saved_model(model, "gs://b"), "update_saved_model: export_dir")):
+        with pytest.raises(ValueError, match=name + ": got 'gs://b.*, expected a folder's path and no URL"):
+            call()
+
+
 def test_what_is_refused(model, tmp_path):
     to = str(tmp_path / "2")
     beyond = np.array([7, 2 ** 63], np.uint64)

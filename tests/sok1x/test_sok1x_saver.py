@@ -283,6 +283,8 @@ def test_arguments():
                     method(table, wrong)
             with pytest.raises(ValueError, match="filepath: got an empty str"):
                 method(table, "")
+            with pytest.raises(ValueError, match="filepath: got 'hdfs://host/folder', expected a folder's path and no"):
+                method(table, "hdfs://host/folder")
         with pytest.raises(TypeError, match="position 1 a tensor of string, expected numbers"):
             saver.load_embedding_values(table, [np.ones([2, D]), ["a"]])
         for wrong in np.ones([2, D + 1]), np.ones([D]), np.ones([2, D, 1]):
@@ -294,6 +296,17 @@ def test_arguments():
         load = saver.load_embedding_values(table, unknown)
         with session() as run, pytest.raises(tf.errors.InvalidArgumentError, match=r"got values of shape \[2, 4\]"):
             run.run(load, {unknown: np.ones([2, D + 1])})
+
+
+def test_a_file_url_is_a_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    url = "file://{}/files".format(tmp_path)
+    with graph(), session() as run:
+        table, saver = sok.EmbeddingVariable(rows=V, dim=D, initializer="ones"), sok.Saver()
+        dumped, restored = saver.dump_to_file(table, url), saver.restore_from_file(table, url)
+        run.run(v1.global_variables_initializer())
+        assert run.run(dumped) == b"OK" and os.listdir(str(tmp_path)) == ["files"]
+        assert run.run(restored) == b"OK"
 
 
 def test_dotted_path():
