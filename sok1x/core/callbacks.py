@@ -60,8 +60,8 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
         Raises:
             ValueError: the ranks' batches or epochs differ in number.
         """
-        session, variables = _session(), self._trained() if eager.is_on() else []
-        told = self._made(session.graph).exchange(session, _length(self.params) + [len(variables)])
+        session, made = _session(), self._trained() if eager.is_on() else []
+        told = self._made(session.graph).exchange(session, _length(self.params) + [len(some) for some in made])
         for place, what in enumerate(("batches an epoch", "epochs")):
             numbers = [one[place] for one in told]
             if len(set(numbers)) > 1:
@@ -71,21 +71,22 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
         if self._everywhere is not None:
             session.run(self._everywhere)
             return
-        if any(one[-1] != len(variables) for one in told):  # some have called the model before `fit`, others have not
-            variables = []
+        # Some may have called the model before `fit`, and others not.
+        variables = [variable for some, *numbers in zip(made, *(one[2:] for one in told)) if len(set(numbers)) == 1
+                     for variable in some]
         self._broadcast(variables)
         self._watch_first_step(variables)
 
-    def _trained(self) -> List[Any]:
-        """What eager `fit` trains, as far as it is made: eager variables are in no graph's list."""
+    def _trained(self) -> List[List[Any]]:
+        """What eager `fit` trains, as far as it is made, which is in no graph's list: the model's, the optimizer's."""
         optimizer = self.model.optimizer
         if not hasattr(optimizer, "variables"):  # Keras' cover of one of TensorFlow 1's
             optimizer = optimizer.optimizer
         made = optimizer.variables() if callable(optimizer.variables) else optimizer.variables
         try:
-            return list(self.model.variables) + list(made)
+            return [list(self.model.variables), list(made)]
         except ValueError:  # of a model that must be built before Keras tells
-            return list(made)
+            return [[], list(made)]
 
     def _broadcast(self, variables: List[Any]) -> None:
         with tf.init_scope(), tf.device(self.device):
@@ -98,7 +99,7 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
             return  # a loop of the user's own, in which `fit` has not been
 
         def broadcast_new() -> None:
-            self._broadcast([one for one in self._trained() if not any(one is of for of in known)])
+            self._broadcast([one for some in self._trained() for one in some if not any(one is of for of in known)])
 
         def first(iterator: Any) -> Any:
             model.train_function = step

@@ -27,7 +27,7 @@ def test_what_fit_makes_in_its_first_step_is_equal_on_all_ranks_before_it(ranks)
     finished = run_ranks(ranks, os.path.join(HERE, "program_first_fit.py"), timeout=300)
     assert finished.out.count("ok") == ranks
     kernels = re.findall("kernel .*", finished.out)
-    assert len(kernels) == 7 * ranks == ranks * len(set(kernels)), kernels
+    assert len(kernels) == 8 * ranks == ranks * len(set(kernels)), kernels
 
 
 def test_lookups_that_are_no_layers_follow_the_model_around_them():
