@@ -197,6 +197,7 @@ def replace_around(prefix: str) -> None:
         _unlink(os.path.join(folder, name))
     for name in sorted(saved.files):
         _link(os.path.join(prefix, name), os.path.join(folder, name))
+        folders.fsync_file(os.path.join(folder, name))  # it is a copy where there are no hard links
     folders.fsync_folder(folder)
     _link(os.path.join(prefix, manifest.NAME), os.path.join(folder, manifest.NAME))
     folders.fsync_folder(folder)
