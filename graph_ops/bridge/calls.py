@@ -20,7 +20,7 @@ class Call:
         operation's group form says (groups/form.py); None where only the request can tell.
       waits: as `Operation.waits_of` says.
       learned: whether C++ has learned what the kernel is: `learn`.
-      op: how the coordinator knows it, None where it does not communicate. name: the op's.
+      op: how the coordinator knows it, None where it does not communicate. name: the op's, for messages.
     """
 
     __slots__ = ("operation", "config", "place", "plan", "context", "gpu", "alike", "op", "name", "waits",
@@ -35,7 +35,7 @@ class Call:
         if self.gpu is None:
             kept_in_host_memory.look(request, self.config, self.plan)
         self.op = None if self.place.op is None else launch.Op(self.context.number, *self.place.op)
-        self.name = self.place.label or request.name
+        self.name = _label(self.place.label, self.config) or request.name
         self._of_graph = self.context.plans[self.plan]
         if isinstance(self._of_graph, plan.Unordered):
             self._of_graph = None  # there is no order to show
@@ -47,6 +47,11 @@ class Call:
         if self.operation.group is not None:
             key = self.operation.group.fixed_key(self.config)
             self.alike = None if key is None else (self.operation, self.gpu, key)
+
+    @property
+    def label(self):
+        """The op's name where it is not its node's, because it runs at once; else ""."""
+        return self.place.label and self.name
 
     def learn(self, request, world):
         """Has C++ learn what the kernel of a request is."""
@@ -87,6 +92,15 @@ class Call:
         alike = (0, 0) if of_graph is None or self.context.met else of_graph.alike(*self.place.op)
         return _ready((self.op, self.name, taken.header, taken.error, request.step, instance, of_graph, graphs, rivals,
                        alike))
+
+
+def _label(label, config):
+    """The name of an op that runs at once, with its table's; "" of an op in a graph, whose node has a name of its own.
+
+    Such ops of many tables, all gradients for one, have one name.
+    """
+    table = getattr(config, "table", None)
+    return label if not label or table is None else "{} (table {})".format(label, table.name)
 
 
 class Calls:

@@ -183,7 +183,7 @@ class Group:
         code, message = status_of(error)
         many = world is not None and world.size > 1 and self.operation.communicates
         agreed = getattr(error, "agreed", False)
-        name = members[0].request.name  # its kernel's: once it is finished its session may be closed
+        name = members[0].call.name
         devices.forget_counts(members[0].request)
         for taken in members:
             if many and agreed:
@@ -209,7 +209,7 @@ class _device:
         world, first = self._world, self._members[0]
         if world is not None and first.call.operation.communicates:
             communicator = devices.communicator(first.request, world) if world.size > 1 else world.communicator
-            communicator.op = world.communicator.op = first.request.name
+            communicator.op = world.communicator.op = first.call.name
             for taken in self._members:
                 taken.request.communicator = communicator
             self._communicator = communicator

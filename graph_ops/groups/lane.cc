@@ -197,6 +197,7 @@ std::vector<Lane::Team> Lane::Sort(RequestInfo* infos, int count) {
     const Request& request = *static_cast<Request*>(info->request);
     const auto known = known_.find(info->kernel);
     const LaneOp* op = known == known_.end() ? nullptr : known->second.op;
+    if (op != nullptr && op->label != nullptr) info->name = op->label;  // as Python's Call has it
     int training = 0;
     if (op != nullptr && op->kind == kLaneForward) training = op->training < 0 ? Told(request) : op->training;
     // Of several ranks a lookup may have left the rows themselves, or nothing: then they are only stamped.

@@ -20,7 +20,7 @@ _OP = np.dtype([(name, np.int64) for name in ("kind", "team", "training", "alone
     ("facts", lookup_run.FACTS), ("update", UPDATE_FACTS)] + [
         (name, np.int64) for name in (
             "kernel", "host_inputs", "counted", "figures", "graph", "stream", "event", "context", "device",
-            "ranks", "met", "one", "went", "place", "digest", "session", "loops", "tied", "average")])
+            "ranks", "met", "one", "went", "place", "digest", "session", "loops", "tied", "average", "label")])
 
 _teams: Dict[Tuple[Any, ...], int] = {}
 _begun = False
@@ -67,6 +67,9 @@ class LaneOp:
             with gpu.active():
                 op["device"] = group_steps.device(gpu)
             op["stream"], op["event"], op["context"] = gpu.stream, gpu.event, gpu.context
+        if call.label:
+            self._label = ctypes.create_string_buffer(call.label.encode())
+            op["label"] = ctypes.addressof(self._label)
         self.address = op.ctypes.data
 
     def _has_table(self, op: Any, config: Any, request: Any) -> None:

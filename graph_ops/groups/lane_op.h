@@ -50,6 +50,7 @@ struct LaneOp {
   int64_t session;  // this rank's number of it
   int64_t loops, tied;  // as Call.announced has it: how many loops it is in; 1: its instance has a tie
   int64_t average;  // of sums of dense tensors: 1: they are divided by the number of ranks
+  const char* label;  // its name for messages where that is not the node's, as it runs at once; or null
 };
 
 // stores/clock.py: step_of_new. step: the run's.

@@ -196,7 +196,7 @@ class LookupRun(Run):
             said = text.value.decode("utf-8", "replace")
             _functions["unlock"](self._handle)
             raise CallError(code, said if failed < 0 else "op '{}': {}".format(
-                self.members[failed].request.name, said))
+                self.members[failed].call.name, said))
         return code
 
     @staticmethod

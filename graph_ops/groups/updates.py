@@ -116,7 +116,7 @@ class UpdateRun(Run):
         code = _functions["run"](group.handle, facts, launched, first.host_input_count, left)
         if code:
             raise CallError(kept_sums.STATUS.get(code, INTERNAL), "{} steps of '{}' that run together {}".format(
-                len(members), members[0].request.name, _WHY.get(code, "failed with CUDA's error {}".format(code))))
+                len(members), members[0].call.name, _WHY.get(code, "failed with CUDA's error {}".format(code))))
         self.leave(left)
 
     def _finish_all(self) -> None:

@@ -1,5 +1,6 @@
 """Tables in eager execution and in tf.functions, on one rank and on several, as TensorFlow's own variables."""
 import os
+import re
 
 import pytest
 import tensorflow
@@ -87,10 +88,29 @@ def test_clipping_by_norms_of_all_ranks_rows():
     assert finished.out.count("ok") == 2
 
 
+KEYS = "tf.constant([[[1]]], tf.int64)"
+# Calls that both ranks have made once go without Python from then on.
+WARM = """
+with tf.GradientTape(persistent=True) as tape:
+    losses = [tf.reduce_sum(layer({keys}, training=True)) for layer in layers]
+    losses += [tf.reduce_sum(sok.lookup_sparse(one, tf.sparse.from_dense([[1]]), combiners="sum")) for one in tables]
+for loss, of in zip(losses, [layer.embedding_variable for layer in layers] + tables):
+    tape.gradient(loss, of)
+""".format(keys=KEYS)
+
+
 @pytest.mark.parametrize("call, names, alike", [
-    ("layers[rank](tf.constant([[[1]]], tf.int64), training=True)", ("ads/lookup", "items/lookup"), False),
-    ("sok.lookup_sparse(table, tf.sparse.from_dense([[1]]), combiners=['sum', 'mean'][rank])",
-     ("lookup_sparse/lookup",), True)])
+    ("layers[rank]({}, training=True)".format(KEYS), ("ads/lookup (table ads", "items/lookup (table items"), False),
+    (WARM + "layers[rank]({}, training=True)".format(KEYS),
+     ("ads/lookup (table ads", "items/lookup (table items"), False),
+    (WARM + "tape.gradient(losses[rank], layers[rank].embedding_variable)",
+     ("lookup_gradient (table ads", "lookup_gradient (table items"), False),
+    (WARM + "tape.gradient(losses[0], layers[0].embedding_variable) if rank == 0 else layers[1]({})".format(KEYS),
+     ("lookup_gradient (table ads", "items/lookup (table items"), False),
+    (WARM + "sok.lookup_sparse(tables[rank], tf.sparse.from_dense([[1]]), combiners='sum')",
+     ("lookup_sparse/lookup (table films)", "lookup_sparse/lookup (table songs)"), False),
+    ("sok.lookup_sparse(tables[0], tf.sparse.from_dense([[1]]), combiners=['sum', 'mean'][rank])",
+     ("lookup_sparse/lookup (table films)",) * 2, True)])
 def test_two_ranks_that_call_differently(call, names, alike):
     program = """
 import tensorflow as tf
@@ -100,11 +120,13 @@ from sok1x import launch
 sok.init()
 rank = launch.current().rank
 layers = [sok.All2AllDenseEmbedding(8, 2, 1, 1, name=name) for name in ("ads", "items")]
-table = sok.Variable([[1.0], [2.0]])
+tables = [sok.Variable([[1.0], [2.0]], name=name) for name in ("films", "songs")]
 """ + call
     finished = run_ranks(2, program, check=False, timeout=120, env={"SOK1X_DEADLOCK_SECONDS": "100000"})
     assert finished.code != 0
-    assert all(name in finished.err for name in names), str(finished)
+    for rank, name in enumerate(names):
+        waits = "Rank {} waits in op '{}[^']*', which rank {} did not announce".format(rank, re.escape(name), 1 - rank)
+        assert re.search(waits, finished.err), str(finished)
     assert ("Those of one name differ in their arguments" in finished.err) == alike, str(finished)
 
 
