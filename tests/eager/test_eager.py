@@ -110,7 +110,8 @@ for loss, of in zip(losses, [layer.embedding_variable for layer in layers] + tab
     (WARM + "sok.lookup_sparse(tables[rank], tf.sparse.from_dense([[1]]), combiners='sum')",
      ("lookup_sparse/lookup (table films)", "lookup_sparse/lookup (table songs)"), False),
     ("sok.lookup_sparse(tables[0], tf.sparse.from_dense([[1]]), combiners=['sum', 'mean'][rank])",
-     ("lookup_sparse/lookup (table films)",) * 2, True)])
+     ("lookup_sparse/lookup (table films)",) * 2, True)],
+    ids=["layers", "layers again", "gradients", "a gradient and a layer", "tables", "combiners"])
 def test_two_ranks_that_call_differently(call, names, alike):
     program = """
 import tensorflow as tf
