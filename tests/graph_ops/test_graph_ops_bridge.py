@@ -266,14 +266,15 @@ def test_a_failed_request_is_not_asked_for_its_name_once_it_is_finished():
         @property
         def name(self):
             assert not self.finished
-            return "a/lookup"
+            return "Sok1xLookup"
 
         def finish(self, code, message):
             self.finished = True
 
     failures = []
     world = types.SimpleNamespace(size=2, name="rank 1", coordinator=types.SimpleNamespace(fail_job=failures.append))
-    members = [together.Taken(Answered(), None) for _ in range(2)]
+    call = types.SimpleNamespace(name="a/lookup")
+    members = [together.Taken(Answered(), call) for _ in range(2)]
     together.Group(types.SimpleNamespace(communicates=True), False).fail(members, CallError(13, "broken"), world)
     assert failures == ["op 'a/lookup' failed on rank 1 in the middle of an exchange: broken"]
     assert all(taken.request.finished for taken in members)
