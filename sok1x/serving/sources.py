@@ -201,8 +201,9 @@ def open_source(checkpoint: str, step: Optional[int] = None) -> Source:
         folder = prefixes.folder_of(path)
         if folder is None and os.path.isfile(path + ".index"):
             return _Variables(path)
-        # In a checkpoint's own folder a run may have gone on.
-        return _latest(path) if folder is None or folder == path else _Shards(folder)
+        # In a manager's checkpoint a run may have gone on; what a Saver has saved is meant by its prefix.
+        inside = folder == path and not os.path.lexists(path + ".index")
+        return _latest(path) if folder is None or inside else _Shards(folder)
     elif os.path.isfile("{}.index".format(os.path.join(path, "{}-{}".format(folders.BASENAME, step)))) and \
             not any(one.step == step for one in folders.within(path)):
         return _Variables(os.path.join(path, "{}-{}".format(folders.BASENAME, step)))

@@ -82,6 +82,25 @@ def test_find_in_a_checkpoint_in_which_a_run_has_gone_on(tmp_path):
         assert folders.within(start)[0] == (step, last)
     with pytest.raises(NotFoundError, match="of step 6 in .*; it has those of steps 5, 7, 9"):
         folders.find(start, 6)
+    manifest.write(start, manifest.Manifest("fedcba9876543210", 9, 1, 1, {}, {}))  # saved anew, later than that inside
+    assert folders.find(start) == folders.find(start, 9) == start and folders.within(start)[1] == (9, last)
+
+
+def test_a_state_that_is_no_runs_gives_way(tmp_path):
+    """In the folder lies something else that stays."""
+    start = make(tmp_path, 5, "old")
+    temporary = folders.make_temporary(start, folders.new_token())
+    manifest.write(temporary, manifest.Manifest("fedcba9876543210", 9, 1, 0, {}, {}))
+    for folder, step in (start, 5), (temporary, 9):
+        with open(os.path.join(folder, "checkpoint"), "w") as file:
+            file.write('model_checkpoint_path: "model.ckpt-{}"\n'.format(step))
+    for name in ("eval", ".hidden", "model.ckpt-5_temp"):
+        os.mkdir(os.path.join(start, name))
+    assert folders.others_in(start) == ["eval"]
+    folders.publish_as(temporary, start)
+    assert os.path.isdir(os.path.join(start, "eval"))
+    with open(os.path.join(start, "checkpoint")) as file:
+        assert "model.ckpt-9" in file.read()
 
 
 def test_one_that_is_damaged_does_not_hide_what_is_inside(tmp_path):

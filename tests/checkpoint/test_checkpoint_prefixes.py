@@ -69,7 +69,7 @@ def test_one_that_is_replaced_is_there_until_its_successor_is(tmp_path, dead, ur
     assert files(tmp_path) == {"my-1.index": "new", "my-1.data-00000-of-00001": "old"}
 
 
-@pytest.mark.parametrize("how", ["removed", "replaced", "replaced by TensorFlow", "left"])
+@pytest.mark.parametrize("how", ["removed", "replaced", "replaced by TensorFlow", "left", "ousted"])
 def test_what_a_run_has_saved_inside_stays(tmp_path, how):
     prefix = make(str(tmp_path / "my-1"))
     make(prefix + "/model.ckpt-9", "mine")
@@ -82,6 +82,9 @@ def test_what_a_run_has_saved_inside_stays(tmp_path, how):
     elif how == "left":  # by a job that died when both had their names
         os.rename(prefix, folders.hidden(prefix, TOKEN, "old"))
         make(prefix, "new")
+        prefixes.remove_leftovers(prefix)
+    elif how == "ousted":  # by a job of Keras that died when it had saved
+        os.rename(prefix, folders.hidden(prefix, TOKEN, "gone"))
         prefixes.remove_leftovers(prefix)
     else:
         with prefixes.replaced(prefix):
@@ -113,10 +116,19 @@ def test_one_that_is_replaced_from_inside(tmp_path, monkeypatch, refused):
     whole = prefixes.folder_of(inner)
     assert whole == (folder if refused is None else inner)
     assert {files(whole)[name] for name in manifest.read(whole).files} == {"new"}
-    if refused is None:
-        assert {name: content for name, content in files(tmp_path).items() if not name.endswith("manifest.json")} == {
-            "my-1/notes": "mine", "my-1.index": "new", "my-1.data-00000-of-00001": "new",
-            "my-1/model.ckpt-1.index": "new", "my-1/model.ckpt-1.data-00000-of-00001": "new"}
+    if refused is not None:
+        assert folders.is_complete(folder)  # who restores it finds other shards than its manifest's, and says so
+        prefixes.replace_around(inner)
+    assert {name: content for name, content in files(tmp_path).items() if not name.endswith("manifest.json")} == {
+        "my-1/notes": "mine", "my-1.index": "new", "my-1.data-00000-of-00001": "new",
+        "my-1/model.ckpt-1.index": "new", "my-1/model.ckpt-1.data-00000-of-00001": "new"}
+
+
+def test_a_relative_prefix_is_in_a_checkpoints_folder(tmp_path, monkeypatch):
+    folder = make(str(tmp_path / "my-1"))
+    monkeypatch.chdir(folder)
+    assert prefixes.around("model.ckpt-1") == prefixes.folder_of("model.ckpt-1") == folder
+    assert prefixes.step_around("model.ckpt-1") == 1 and prefixes.around("model.ckpt-2") is None
 
 
 @pytest.mark.parametrize("both", [False, True])

@@ -97,6 +97,16 @@ def test_a_checkpoint_in_whose_folder_a_run_has_gone_on(tmp_path, by):
     assert value(sources.open_source(start, 1)) == 1
 
 
+def test_a_prefix_in_whose_folder_a_run_has_gone_on_is_what_was_saved_to_it(tmp_path):
+    first = Job(tmp_path)
+    save_whole(first, "my-1", 1)
+    job = Job(first.at("my-1"))
+    job.train()
+    with job.session.graph.as_default():
+        job.manager.save(job.session, 2)
+    assert value(sources.open_source(first.at("my-1"))) == 1 and value(sources.open_source(job.folder, 2)) == 2
+
+
 def test_chosen_tables_of_a_marked_graph(tmp_path):
     sok.init()
     with tf.Graph().as_default(), tf.Session() as session:

@@ -90,11 +90,16 @@ def within(directory: str) -> List[Found]:
     found = complete(directory)
     if is_complete(directory):
         try:
-            found.append(Found(manifest.read(directory).step, directory))
+            own = manifest.read(directory)
         except DamagedError:
             if not found:
                 raise
-    return sorted(found, key=lambda one: -one.step)
+            return found
+        # Of two of its step the later one is first: the folder's own, if that has been saved anew.
+        later = [one for one in found if one.step > own.step
+                 or one.step == own.step and manifest.read(one.folder).written >= own.written]
+        found.insert(len(later), Found(own.step, directory))
+    return found
 
 
 def is_complete(folder: str) -> bool:
@@ -263,6 +268,7 @@ def others_in(folder: str) -> List[str]:
     Raises CheckpointError where the system does not say.
     """
     found = entries(folder)
+    found = [one for one in found if one.name[0] != "." and not one.name.endswith("_temp") or is_complete(one.path)]
     named = {os.path.splitext(one.name)[0] for one in found if one.name.endswith((".index", ".meta"))}
     try:
         named.discard(os.path.basename(tensorflow_prefix(folder, manifest.read(folder).step)))
@@ -271,10 +277,18 @@ def others_in(folder: str) -> List[str]:
     return sorted(named.union(one.name for one in found if one.is_dir(follow_symlinks=False)))
 
 
+def _is_a_runs_state(folder: str) -> bool:
+    """Whether TensorFlow's state file in a checkpoint's folder names something else than the checkpoint itself."""
+    with open(os.path.join(folder, "checkpoint"), encoding="utf-8", errors="replace") as file:
+        named = re.match(r'model_checkpoint_path: "(.*)"', file.read())
+    return named is None or os.path.basename(named.group(1)) != os.path.basename(
+        tensorflow_prefix(folder, manifest.read(folder).step))
+
+
 def remove_replaced(retired: str, final: str) -> None:
     """Removes a folder whose place another has; if a run has gone on in it, all that is the run's goes to that one.
 
-    Where the system refuses it stays, and goes with the next job's leftovers.
+    Where the system refuses it stays, and the next job's `remove_left` tries again.
     """
     try:
         if others_in(retired):
@@ -283,12 +297,28 @@ def remove_replaced(retired: str, final: str) -> None:
                 own.update(manifest.read(retired).files)
             for name in os.listdir(retired):
                 target = os.path.join(final, name)
-                # Of its state and the new one's own the run's counts, as it did before.
-                if name not in own and (name == "checkpoint" or not os.path.lexists(target)):
+                # Of the run's state and the new one's own the run's counts, as it did before.
+                if name not in own and (name == "checkpoint" and _is_a_runs_state(retired)
+                                        or not os.path.lexists(target)):
                     os.rename(os.path.join(retired, name), target)
     except (OSError, errors.CheckpointError):
         return
     remove([retired])
+
+
+def remove_left(path: str, final: str) -> None:
+    """As `remove_replaced`, of a hidden folder that a save of `final` has left, or is done with, whatever has its name.
+
+    In one that was being written no run has gone on.
+    """
+    try:
+        if not path.endswith(".tmp") and others_in(path):
+            os.makedirs(final, exist_ok=True)
+            remove_replaced(path, final)
+        else:
+            remove([path])
+    except (OSError, errors.CheckpointError):
+        pass  # the next job's
 
 
 def remove(paths: List[str]) -> None:

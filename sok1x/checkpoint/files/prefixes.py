@@ -10,7 +10,7 @@ import glob
 import os
 import re
 import shutil
-from typing import Any, Iterable, Iterator, List, Match, Optional
+from typing import Any, Dict, Iterable, Iterator, List, Match, Optional
 
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError
@@ -39,9 +39,9 @@ def folder_of(prefix: str) -> Optional[str]:
 
 def around(prefix: str) -> Optional[str]:
     """The checkpoint's folder in which a prefix is that of TensorFlow's files; None where it is in no such folder."""
-    prefix = urls.local(prefix)
+    prefix = urls.absolute(prefix)
     folder = os.path.dirname(prefix)
-    if not _INNER.match(os.path.basename(prefix)) or not folder or not folders.is_complete(folder):
+    if not _INNER.match(os.path.basename(prefix)) or not folders.is_complete(folder):
         return None
     try:
         own = _own_name(folder) == os.path.basename(prefix)
@@ -88,10 +88,7 @@ def remove_leftovers(prefix: str) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(path)
         elif os.path.join(directory, found.group("name")) == prefix or _is_dead(path, directory, found):
-            if found.group("kind") == "old":
-                folders.remove_replaced(path, os.path.join(directory, found.group("name")))
-            else:
-                folders.remove([path])
+            folders.remove_left(path, os.path.join(directory, found.group("name")))
 
 
 def _is_dead(path: str, directory: str, found: Match[str]) -> bool:
@@ -137,9 +134,7 @@ def replaced(prefix: str) -> Iterator[None]:
             return
         gone = folders.hidden(prefix, folders.new_token(), "gone")
         _rename(away, gone)
-        if folders.others_in(gone):
-            _make_folder(prefix)
-        folders.remove_replaced(gone, prefix)
+        folders.remove_left(gone, prefix)
     finally:
         del lock  # an error that is kept would keep it, too
 
@@ -178,7 +173,8 @@ def replace_around(prefix: str) -> None:
     """Gives a checkpoint that has been saved to a prefix the place of the one `around` it, whose name that is, too.
 
     The folder around stays, with what else is in it: others may have gone on there. Until all is in its place the
-    checkpoint below the prefix is whole, and counts.
+    checkpoint below the prefix is whole; the one around is damaged meanwhile, for its manifest stays, which knows the
+    shards by their token. So who restores that hears of it, and the next save to the prefix finds it.
 
     Raises:
         CheckpointError: the system refuses.
@@ -191,25 +187,24 @@ def replace_around(prefix: str) -> None:
         gone = set(manifest.read(folder).files).difference(saved.files)
     except CheckpointError:  # whose it is nobody knows
         return
-    _unlink(os.path.join(folder, manifest.NAME))
-    folders.fsync_folder(folder)
+    others = set(saved.other_files())
+    shards = sorted(set(saved.files).difference(others))
+    for names in shards, sorted(others), [manifest.NAME]:
+        for name in names:
+            _link(os.path.join(prefix, name), os.path.join(folder, name))
+            folders.fsync_file(os.path.join(folder, name))  # it is a copy where there are no hard links
+        folders.fsync_folder(folder)
     for name in sorted(gone):
         _unlink(os.path.join(folder, name))
-    for name in sorted(saved.files):
-        _link(os.path.join(prefix, name), os.path.join(folder, name))
-        folders.fsync_file(os.path.join(folder, name))  # it is a copy where there are no hard links
-    folders.fsync_folder(folder)
-    _link(os.path.join(prefix, manifest.NAME), os.path.join(folder, manifest.NAME))
-    folders.fsync_folder(folder)
-    if os.path.lexists(folder + ".index"):
-        link_files(folder, saved.step, saved.other_files(), folder)
+    outside = _named_outside(folder, saved.step, others, folder)
+    if any(map(os.path.lexists, outside.values())):
+        link_files(folder, saved.step, others, folder)
     remove(prefix)
 
 
 def link_files(folder: str, step: int, names: Iterable[str], prefix: str) -> None:
     """Gives TensorFlow's files in a checkpoint's folder their usual names, too. Raises WriteError."""
-    inner = os.path.basename(folders.tensorflow_prefix(folder, step))
-    wanted = {name: prefix + name[len(inner):] for name in names}
+    wanted = _named_outside(folder, step, names, prefix)
     # The index tells TensorFlow that a checkpoint is there: none may stand beside the data of another.
     _unlink(prefix + ".index")
     for name in sorted(wanted, key=lambda name: name.endswith(".index")):
@@ -255,16 +250,15 @@ def _link(source: str, target: str, anew: bool = False) -> None:
         folders.at_work.discard(token)
 
 
+def _named_outside(folder: str, step: int, names: Iterable[str], prefix: str) -> Dict[str, str]:
+    """The usual names of TensorFlow's files in a checkpoint's folder, by the names that they have there."""
+    inner = os.path.basename(folders.tensorflow_prefix(folder, step))
+    return {name: prefix + name[len(inner):] for name in names}
+
+
 def _rename(path: str, target: str) -> None:
     try:
         os.rename(path, target)
-    except OSError as error:
-        raise errors.of_write(error, path) from None
-
-
-def _make_folder(path: str) -> None:
-    try:
-        os.makedirs(path, exist_ok=True)
     except OSError as error:
         raise errors.of_write(error, path) from None
 

@@ -65,7 +65,5 @@ def remove_leftovers(lock: FolderLock) -> None:
                 os.rename(entry.path, final)
             except OSError as error:
                 raise errors.of_write(error, final) from None
-        elif hidden.group(3) == "old":
-            folders.remove_replaced(entry.path, final)
         else:
-            folders.remove([entry.path])
+            folders.remove_left(entry.path, final)

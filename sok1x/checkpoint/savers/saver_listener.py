@@ -118,7 +118,8 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
                 self._restoring.restore(session, step)
                 restored_sessions.note(session, step)
             self._begin(session, hook)
-            restored_sessions.end_half(hooks_alike.hooks_beside(hook), session)
+            if hook is not None:
+                restored_sessions.end_half(hooks_alike.hooks_beside(hook), session)
             if step:
                 return
         self._saving.save(session, step)

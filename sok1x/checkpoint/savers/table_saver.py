@@ -103,7 +103,10 @@ class TableSaver(tf.train.Saver):
         elif not cached and prefixes.folder_of(prefix) is None:
             return alone()  # else a whole checkpoint has the name, or had when its job died, and would count
         with self._talk.about("a tf.train.Saver saves tables"):
-            step = prefixes.step_around(prefix)
+            step = None
+            if self._talk.rank == 0:
+                with contextlib.suppress(CheckpointError):  # the save meets it again, and all ranks hear of it then
+                    step = prefixes.step_around(prefix)
             step = self._step(sess, global_step) if step is None else step
             told = self._talk.exchange(sess, [urls.absolute(prefix), step, urls.absolute(save_path), global_step])
         paths = [path for path, _, _, _ in told]

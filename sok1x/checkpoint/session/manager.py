@@ -125,12 +125,12 @@ class CheckpointManager:
         if self._eager is None:
             self._check("restore", session)
         restored = self._restoring.restore(session, step) if self._eager is None else self._eager.restore(step)
+        if restored is not None and self._eager is None:
+            restored_sessions.note_global_step(sessions.raw(session), are_all_of(self._graph, self._held))
         if restored is None:
             self._warn_of_others()
         elif step is None:
             self._warn_of_later(restored.step)
-        if restored is not None and self._eager is None:
-            restored_sessions.note_global_step(sessions.raw(session), are_all_of(self._graph, self._held))
         return None if restored is None else restored.step
 
     def _warn_of_others(self) -> None:
