@@ -97,9 +97,17 @@ def within(directory: str) -> List[Found]:
             return found
         # Of two of its step the later one is first: the folder's own, if that has been saved anew.
         later = [one for one in found if one.step > own.step
-                 or one.step == own.step and manifest.read(one.folder).written >= own.written]
+                 or one.step == own.step and _written(one.folder) >= own.written]
         found.insert(len(later), Found(own.step, directory))
     return found
+
+
+def _written(folder: str) -> int:
+    """When a checkpoint was written; before all others if it does not say."""
+    try:
+        return manifest.read(folder).written
+    except DamagedError:
+        return -1
 
 
 def is_complete(folder: str) -> bool:
@@ -281,8 +289,11 @@ def _is_a_runs_state(folder: str) -> bool:
     """Whether TensorFlow's state file in a checkpoint's folder names something else than the checkpoint itself."""
     with open(os.path.join(folder, "checkpoint"), encoding="utf-8", errors="replace") as file:
         named = re.match(r'model_checkpoint_path: "(.*)"', file.read())
-    return named is None or os.path.basename(named.group(1)) != os.path.basename(
-        tensorflow_prefix(folder, manifest.read(folder).step))
+    try:
+        own = os.path.basename(tensorflow_prefix(folder, manifest.read(folder).step))
+    except DamagedError:  # which name is its own nobody knows
+        return True
+    return named is None or os.path.basename(named.group(1)) != own
 
 
 def remove_replaced(retired: str, final: str) -> None:
