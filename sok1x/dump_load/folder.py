@@ -15,7 +15,7 @@ from typing import List, Optional, Tuple
 
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError, LockedError, NotFoundError
-from sok1x.checkpoint.files import folder_lock, folders
+from sok1x.checkpoint.files import folder_lock, folders, publishing
 from sok1x.checkpoint.files.folder_lock import FolderLock
 from sok1x.dump_load import layout
 
@@ -43,7 +43,7 @@ class Writing:
         _remove_leftovers(final)
         self._final = final
         try:
-            self.path = folders.make_temporary(final, folders.new_token())
+            self.path = publishing.make_temporary(final, folders.new_token())
         except errors.NoSpaceError:
             raise
         except errors.WriteError as error:
@@ -62,7 +62,7 @@ class Writing:
             if os.path.lexists(self._final):
                 shutil.copymode(self._final, self.path)
                 _keep_lock(self._final, self.path)
-            replaced = folders.put_in_place(self.path, self._final)
+            replaced = publishing.put_in_place(self.path, self._final)
         except OSError as error:
             raise self._of_publishing(error) from None
         # The dump is there: what follows makes it none that has failed.

@@ -3,7 +3,7 @@ import os
 
 import numpy as np
 
-from sok1x.checkpoint.files import folders, manifest, writing
+from sok1x.checkpoint.files import folders, manifest, publishing, writing
 
 
 class MadeTable:
@@ -77,7 +77,7 @@ def save_shard(folder, token, step, table, rank, chunk=None, block_bytes=4096):
 def save(directory, tables, step=7, token=None, written=None, chunk=None, block_bytes=4096, dense=True):
     """A whole checkpoint below `directory`; its folder."""
     token = token or folders.new_token()
-    folder = folders.make_temporary(folders.step_folder(str(directory), step), token)
+    folder = publishing.make_temporary(folders.step_folder(str(directory), step), token)
     outcomes = [[save_shard(folder, token, step, table, rank, chunk, block_bytes) for table in tables]
                 for rank in range(tables[0].ranks)]
     if dense:
@@ -88,7 +88,7 @@ def save(directory, tables, step=7, token=None, written=None, chunk=None, block_
                 file.write(bytes(i * 7 % 256 for i in range(size)))
     made = writing.assemble(token, step, outcomes, writing.tensorflow_files(folder))
     manifest.write(folder, made if written is None else made._replace(written=written))
-    return folders.publish(folder, str(directory), step)
+    return publishing.publish(folder, str(directory), step)
 
 
 def path_of(folder, table, rank, ranks, suffix):

@@ -14,7 +14,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.checkpoint import __main__ as command
 from sok1x.checkpoint import progress
 from sok1x.checkpoint.errors import WriteError
-from sok1x.checkpoint.files import folders, manifest, outputs
+from sok1x.checkpoint.files import folders, manifest, outputs, publishing
 
 
 @pytest.fixture
@@ -133,9 +133,9 @@ def test_wrong_arguments_end_with_2(capsys, arguments, words):
 
 @pytest.mark.parametrize("form", ["npz", "files", "tensorflow"])
 def test_a_checkpoint_without_tables(tmp_path, capsys, form):
-    folder = folders.make_temporary(folders.step_folder(str(tmp_path / "saved"), 3), folders.new_token())
+    folder = publishing.make_temporary(folders.step_folder(str(tmp_path / "saved"), 3), folders.new_token())
     manifest.write(folder, manifest.Manifest(folders.new_token(), 3, 1, 0, {}, {}))
-    folders.publish(folder, str(tmp_path / "saved"), 3)
+    publishing.publish(folder, str(tmp_path / "saved"), 3)
     assert run("export", tmp_path / "saved", "--format", form, "--output", tmp_path / "out" / "name") == 1
     assert "error: There is no table in {}".format(tmp_path / "saved" / "model.ckpt-3") in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

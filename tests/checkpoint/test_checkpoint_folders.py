@@ -1,25 +1,22 @@
 """Folders of checkpoints: at every moment, whatever was interrupted, the last complete one is found."""
 import errno
 import os
-import signal
-import subprocess
-import sys
 
 import pytest
 
-from sok1x.checkpoint.errors import DamagedError, LockedError, NotFoundError, WriteError
-from sok1x.checkpoint.files import folder_lock, folders, manifest, retiring
+from sok1x.checkpoint.errors import DamagedError, NotFoundError, WriteError
+from sok1x.checkpoint.files import folders, manifest, publishing, retiring
 from sok1x.checkpoint.files.folder_lock import FolderLock
 
 
 def make(directory, step, content="", publish=True, complete=True):
     """A checkpoint's folder with a file of its own."""
-    folder = folders.make_temporary(folders.step_folder(str(directory), step), folders.new_token())
+    folder = publishing.make_temporary(folders.step_folder(str(directory), step), folders.new_token())
     with open(os.path.join(folder, "content"), "w") as file:
         file.write(content)
     if complete:
         manifest.write(folder, manifest.Manifest("0123456789abcdef", step, 1, 0, {}, {}))
-    return folders.publish(folder, str(directory), step) if publish else folder
+    return publishing.publish(folder, str(directory), step) if publish else folder
 
 
 def content(found):
@@ -89,15 +86,15 @@ def test_find_in_a_checkpoint_in_which_a_run_has_gone_on(tmp_path):
 def test_a_state_that_is_no_runs_gives_way(tmp_path):
     """In the folder lies something else that stays."""
     start = make(tmp_path, 5, "old")
-    temporary = folders.make_temporary(start, folders.new_token())
+    temporary = publishing.make_temporary(start, folders.new_token())
     manifest.write(temporary, manifest.Manifest("fedcba9876543210", 9, 1, 0, {}, {}))
     for folder, step in (start, 5), (temporary, 9):
         with open(os.path.join(folder, "checkpoint"), "w") as file:
             file.write('model_checkpoint_path: "model.ckpt-{}"\n'.format(step))
     for name in ("eval", ".hidden", "model.ckpt-5_temp"):
         os.mkdir(os.path.join(start, name))
-    assert folders.others_in(start) == ["eval"]
-    folders.publish_as(temporary, start)
+    assert publishing.others_in(start) == ["eval"]
+    publishing.publish_as(temporary, start)
     assert os.path.isdir(os.path.join(start, "eval"))
     with open(os.path.join(start, "checkpoint")) as file:
         assert "model.ckpt-9" in file.read()
@@ -137,9 +134,9 @@ def test_a_death_while_one_is_replaced(tmp_path, monkeypatch, renames, expected)
         done.append(real(source, target))
 
     monkeypatch.setattr(os, "rename", rename)
-    monkeypatch.setattr(folders, "remove", lambda paths: None)
+    monkeypatch.setattr(publishing, "remove", lambda paths: None)
     try:
-        folders.publish(temporary, str(tmp_path), 5)
+        publishing.publish(temporary, str(tmp_path), 5)
     except KeyboardInterrupt:
         pass
     monkeypatch.undo()
@@ -170,7 +167,7 @@ def test_one_that_cannot_be_replaced_stays(tmp_path, monkeypatch, refused):
     monkeypatch.setattr(os, "rename", renamed)
     monkeypatch.setattr(folders, "fsync_folder", synced)
     with pytest.raises(WriteError, match="Input/output error"):
-        folders.publish(temporary, str(tmp_path), 5)
+        publishing.publish(temporary, str(tmp_path), 5)
     assert sorted(os.listdir(str(tmp_path))) == [os.path.basename(temporary), "model.ckpt-5"]
     assert content(folders.latest(str(tmp_path))) == "old"
 
@@ -201,7 +198,7 @@ def test_prune_keeps_the_last(tmp_path, lock):
         make(tmp_path, step)
     for keep, left in ((None, [10, 3, 2, 1]), (0, [10, 3, 2, 1]), (7, [10, 3, 2, 1]), (3, [10, 3, 2]), (1, [10])):
         kept = retiring.kept(str(tmp_path), keep)
-        folders.remove(retiring.retire(lock, keep))
+        publishing.remove(retiring.retire(lock, keep))
         assert steps(tmp_path) == left == [found.step for found in reversed(kept)]
     assert sorted(os.listdir(str(tmp_path))) == [".sok1x.lock", "model.ckpt-10"]
 
@@ -210,9 +207,9 @@ def test_what_was_just_saved_stays_though_its_step_is_the_least(tmp_path, lock):
     for step in (10, 20, 5):
         make(tmp_path, step)
     assert [found.step for found in retiring.kept(str(tmp_path), 2, 5)] == [5, 20]
-    folders.remove(retiring.retire(lock, 2, 5))
+    publishing.remove(retiring.retire(lock, 2, 5))
     assert steps(tmp_path) == [20, 5]
-    folders.remove(retiring.retire(lock, 1, 5))
+    publishing.remove(retiring.retire(lock, 1, 5))
     assert steps(tmp_path) == [5]
 
 
@@ -234,7 +231,7 @@ def test_one_in_which_a_run_has_gone_on_is_not_removed(tmp_path, lock, by):
     go_on_in(make(tmp_path, 1), by)
     for step in (2, 3, 4):
         make(tmp_path, step)
-        folders.remove(retiring.retire(lock, 1))
+        publishing.remove(retiring.retire(lock, 1))
         assert steps(tmp_path) == [step, 1]
         assert [found.step for found in retiring.kept(str(tmp_path), 1)] == [step]
 
@@ -247,7 +244,7 @@ def test_one_that_is_replaced_leaves_what_a_run_has_saved_in_it(tmp_path, lock, 
     go_on_in(start, by)
     inside = {name for name in os.listdir(start) if "9" in name}
     if dies:
-        monkeypatch.setattr(folders, "remove_replaced", lambda retired, final: None)
+        monkeypatch.setattr(publishing, "remove_replaced", lambda retired, final: None)
     assert make(tmp_path, 5, "new") == start
     monkeypatch.undo()
     assert inside and (inside < set(os.listdir(start))) != dies
@@ -266,7 +263,7 @@ def test_a_run_that_went_back_keeps_its_own(tmp_path, lock):
                        (22, [22, 21, 20]), (23, [23, 22, 21])):
         make(tmp_path, step)
         kept = retiring.kept(str(tmp_path), 3, step)
-        folders.remove(retiring.retire(lock, 3, step))
+        publishing.remove(retiring.retire(lock, 3, step))
         assert steps(tmp_path) == left == [found.step for found in reversed(kept)]
 
 
@@ -274,83 +271,3 @@ def test_what_removes_needs_the_lock(tmp_path):
     for act in (lambda lock: retiring.retire(lock, 1), retiring.remove_leftovers):
         with pytest.raises(ValueError, match="lock on .* is not held"):
             act(FolderLock(str(tmp_path)))
-
-
-HOLD = """
-import sys, time
-from sok1x.checkpoint.files.folder_lock import FolderLock
-lock = FolderLock(sys.argv[1]).acquire()
-print("held", flush=True)
-time.sleep(60)
-"""
-
-
-def test_the_lock_tells_who_holds_it_and_ends_with_the_process(tmp_path):
-    directory = str(tmp_path / "new" / "folder")
-    other = subprocess.Popen([sys.executable, "-c", HOLD, directory], stdout=subprocess.PIPE)
-    try:
-        assert other.stdout.readline() == b"held\n"
-        lock = FolderLock(directory)
-        expected = r"Another job .* process {} on \S+ holds .*\.sok1x\.lock".format(other.pid)
-        with pytest.raises(LockedError, match=expected):
-            lock.acquire()
-        assert not lock.held
-    finally:
-        other.send_signal(signal.SIGKILL)
-        other.wait()
-        other.stdout.close()
-    assert lock.acquire().held
-    lock.release()
-    assert not lock.held
-
-
-def test_two_locks_of_one_process_exclude_each_other(tmp_path):
-    with FolderLock(str(tmp_path)) as lock:
-        assert lock.acquire() is lock
-        with pytest.raises(LockedError, match="Another hook of this process .* process {}".format(
-                os.getpid())):
-            FolderLock(str(tmp_path)).acquire()
-    with FolderLock(str(tmp_path)):
-        pass
-
-
-def test_a_lock_leaves_nothing_behind(tmp_path, monkeypatch):
-    """What is registered for forked children stays until the process ends: a lock registers nothing of its own."""
-    monkeypatch.setattr(os, "register_at_fork", lambda **functions: pytest.fail("registers {}".format(functions)))
-    before = len(folder_lock._all)
-    for _ in range(3):
-        with FolderLock(str(tmp_path)):
-            assert len(folder_lock._all) == before + 1
-    assert len(folder_lock._all) == before
-
-
-FORK = """
-import os, sys, time
-from sok1x.checkpoint.files.folder_lock import FolderLock
-lock = FolderLock(sys.argv[1]).acquire()
-child = os.fork()
-if child == 0:
-    os.write(1, b"started\\n")
-    sys.stdin.read()
-else:
-    os.write(1, b"%d\\n" % os.getpid())
-    time.sleep(60)
-"""
-
-
-def test_a_forked_child_that_outlives_its_job_does_not_hold_the_lock(tmp_path):
-    # The child ends with its standard input.
-    job = subprocess.Popen([sys.executable, "-c", FORK, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    try:
-        assert {job.stdout.readline() for _ in range(2)} == {b"started\n", b"%d\n" % job.pid}
-        with pytest.raises(LockedError):
-            FolderLock(str(tmp_path)).acquire()
-        job.send_signal(signal.SIGKILL)
-        job.wait()
-        FolderLock(str(tmp_path)).acquire().release()
-    finally:
-        job.kill()
-        job.wait()
-        job.stdin.close()
-        assert job.stdout.read() == b""
-        job.stdout.close()

@@ -56,6 +56,11 @@ class Restores(tf.train.SessionRunHook):
         self.saver.restore(session, self.path)
 
 
+def saver_without(left_out):
+    """Of all variables of the graph but those that are called so."""
+    return tf.train.Saver([variable for variable in tf.global_variables() if left_out not in variable.name])
+
+
 @pytest.mark.parametrize("left_out", ["nothing", "weights"])
 def test_only_a_saver_of_all_has_restored_a_step(tmp_path, left_out):
     """With that, the later step counts; without, the session is no further than its hook's checkpoint."""
@@ -64,8 +69,7 @@ def test_only_a_saver_of_all_has_restored_a_step(tmp_path, left_out):
     train(0, [hook(tmp_path / "saved")])
 
     def hooks():
-        saver = tf.train.Saver([variable for variable in tf.global_variables() if left_out not in variable.name])
-        return [Restores(saver, path), hook(tmp_path / "saved")]
+        return [Restores(saver_without(left_out), path), hook(tmp_path / "saved")]
 
     assert train(1, hooks) == (3 if left_out == "nothing" else 0)
 
@@ -116,8 +120,8 @@ def test_a_saver_of_a_definition_has_restored_a_step(left_out, tmp_path):
     train(2, [hook(tmp_path / "saved")])
 
     def hooks():
-        saver = tf.train.Saver([variable for variable in tf.global_variables() if left_out not in variable.name])
-        return [Restores(tf.train.Saver(saver_def=saver.as_saver_def()), path), hook(tmp_path / "saved")]
+        saver = tf.train.Saver(saver_def=saver_without(left_out).as_saver_def())
+        return [Restores(saver, path), hook(tmp_path / "saved")]
 
     assert train(1, hooks) == (3 if left_out == "nothing" else 2)
 

@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 from sok1x.checkpoint.errors import LockedError, WriteError
-from sok1x.checkpoint.files import folder_lock, folders, manifest, prefixes, retiring
+from sok1x.checkpoint.files import folder_lock, folders, manifest, prefixes, publishing, retiring
 from sok1x.checkpoint.files.folder_lock import FolderLock
 
 TOKEN = "0123456789abcdef"
@@ -17,13 +17,13 @@ TOKEN = "0123456789abcdef"
 
 def make(prefix, content="old", link=True, others=()):
     """A whole checkpoint of no tables, with links."""
-    folder = folders.make_temporary(prefix, folders.new_token())
+    folder = publishing.make_temporary(prefix, folders.new_token())
     names = ["model.ckpt-1.data-00000-of-00001", "model.ckpt-1.index"] + list(others)
     for name in names:
         with open(os.path.join(folder, name), "w") as file:
             file.write(content)
     manifest.write(folder, manifest.Manifest(TOKEN, 1, 1, 0, {}, {name: manifest.File(3, 0) for name in names}))
-    folders.publish_as(folder, prefix)
+    publishing.publish_as(folder, prefix)
     if link:
         prefixes.link_files(prefix, 1, [name for name in names if name not in others], prefix)
     return prefix
@@ -228,7 +228,7 @@ def test_leftovers_of_other_steps(tmp_path):
 def test_a_save_spares_what_another_thread_s_writes(tmp_path):
     with FolderLock(str(tmp_path)) as lock:
         token = folders.new_token()
-        folder = folders.make_temporary(folders.step_folder(str(tmp_path), 1), token)
+        folder = publishing.make_temporary(folders.step_folder(str(tmp_path), 1), token)
         folders.at_work.add(token)
         retiring.remove_leftovers(lock)
         assert os.path.isdir(folder)

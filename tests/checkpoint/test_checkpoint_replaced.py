@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 from sok1x.checkpoint import CheckpointError
-from sok1x.checkpoint.files import folders
+from sok1x.checkpoint.files import publishing
 from sok1x.checkpoint.session import restoring, transfer
 
 
@@ -34,7 +34,7 @@ def test_a_checkpoint_that_goes_while_it_is_restored(tmp_path, monkeypatch, remo
             if removed:
                 shutil.rmtree(path)
             else:
-                folders.publish_as(there[0], path)
+                publishing.publish_as(there[0], path)
         monkeypatch.setattr(restoring.transfer, "run_all", others_save)
         with pytest.raises(CheckpointError, match="has replaced or removed the checkpoint in .*ckpt-5 while"):
             manager.restore(session)

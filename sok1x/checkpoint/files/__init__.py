@@ -18,6 +18,7 @@ Whole checkpoints:
     manifest          manifest.json: what a checkpoint consists of
     checkpoint_files  an open checkpoint
     folders           a folder a step
+    publishing        how it gets its name, and what gives way to it
     retiring          which of them stay, and the removal of the others
     folder_lock       who may save there
     prefixes          the same under the prefixes that TensorFlow's Savers save to

@@ -6,15 +6,14 @@
     DIR/.model.ckpt-<step>.<token>.gone/     one that is being removed
     DIR/.sok1x.lock                          held by the job that saves (folder_lock.py)
 
-retiring.py removes what is to go. prefixes.py has the same below the prefix that a `tf.train.Saver` saves to.
+publishing.py gives a folder its name, and retiring.py removes what is to go. prefixes.py has the same below the prefix
+that a `tf.train.Saver` saves to.
 
 While a checkpoint is replaced there is a moment in which only the `.old` one is complete, and it counts then.
 """
-import contextlib
 import os
 import re
 import secrets
-import shutil
 from typing import Dict, List, NamedTuple, Optional, Set
 
 from sok1x.checkpoint import errors
@@ -54,17 +53,6 @@ def step_folder(directory: str, step: int) -> str:
 def tensorflow_prefix(folder: str, step: int) -> str:
     """The prefix of TensorFlow's files in a checkpoint's folder, whatever the folder is called at the moment."""
     return os.path.join(folder, "{}-{}".format(BASENAME, step))
-
-
-def make_temporary(final: str, token: str) -> str:
-    """Makes the folder in which a checkpoint is written that will be `final`, and returns it. Raises WriteError."""
-    directory, folder = os.path.dirname(final), hidden(final, token, "tmp")
-    try:
-        os.makedirs(directory or ".", exist_ok=True)
-        os.mkdir(folder)
-    except OSError as error:
-        raise errors.of_write(error, folder) from None
-    return folder
 
 
 def complete(directory: str) -> List[Found]:
@@ -165,61 +153,6 @@ def find(directory: str, step: Optional[int] = None) -> str:
         else "it has none"))
 
 
-def publish(temporary: str, directory: str, step: int) -> str:
-    """Gives a checkpoint, written completely, its name; an older one of the same step is replaced.
-
-    The files are on disk already (shard_writer.py, manifest.write, fsync_file for TensorFlow's); this sees to the
-    folder's entries before, and to the name after.
-
-    Returns:
-        The checkpoint's folder.
-
-    Raises:
-        WriteError: The system refuses.
-    """
-    return publish_as(temporary, step_folder(directory, step))
-
-
-def publish_as(temporary: str, final: str) -> str:
-    """As `publish`, to the folder `final`."""
-    try:
-        fsync_folder(temporary)
-        retired = put_in_place(temporary, final)
-    except OSError as error:
-        raise errors.of_write(error, final) from None
-    if retired:
-        remove_replaced(retired, final)
-    return final
-
-
-def put_in_place(temporary: str, final: str) -> Optional[str]:
-    """Gives a folder its name; one that has it steps aside. Where that fails both are as they were.
-
-    Returns:
-        Where the one is now that was there; None where there was none.
-
-    Raises:
-        OSError, WriteError: The system refuses.
-    """
-    token = new_token()
-    retired = hidden(final, token, "old") if os.path.lexists(final) else None
-    done = []
-    at_work.add(token)
-    try:
-        for source, target in ([(final, retired)] if retired else []) + [(temporary, final)]:
-            os.rename(source, target)
-            done.append((source, target))
-        fsync_folder(os.path.dirname(final) or ".")
-    except (OSError, errors.WriteError):
-        with contextlib.suppress(OSError):  # what has failed first is told
-            for source, target in reversed(done):
-                os.rename(target, source)
-        raise
-    finally:
-        at_work.discard(token)
-    return retired
-
-
 def fsync_file(path: str) -> None:
     """Waits until the disk has a file that TensorFlow wrote. Raises WriteError."""
     _fsync(path, os.O_RDONLY)
@@ -268,74 +201,3 @@ def entries(directory: str) -> List[os.DirEntry]:
         return []
     except OSError as error:
         raise errors.of_read(error, directory, "the folder of checkpoints") from None
-
-
-def others_in(folder: str) -> List[str]:
-    """What a run has saved that has gone on in a checkpoint's folder: folders, and TensorFlow's files of other names.
-
-    Raises CheckpointError where the system does not say.
-    """
-    found = entries(folder)
-    found = [one for one in found if one.name[0] != "." and not one.name.endswith("_temp") or is_complete(one.path)]
-    named = {os.path.splitext(one.name)[0] for one in found if one.name.endswith((".index", ".meta"))}
-    try:
-        named.discard(os.path.basename(tensorflow_prefix(folder, manifest.read(folder).step)))
-    except errors.CheckpointError:  # which name is its own, if it has one, nobody knows
-        named = named if len(named) > 1 else set()
-    return sorted(named.union(one.name for one in found if one.is_dir(follow_symlinks=False)))
-
-
-def _is_a_runs_state(folder: str) -> bool:
-    """Whether TensorFlow's state file in a checkpoint's folder names something else than the checkpoint itself."""
-    with open(os.path.join(folder, "checkpoint"), encoding="utf-8", errors="replace") as file:
-        named = re.match(r'model_checkpoint_path: "(.*)"', file.read())
-    try:
-        own = os.path.basename(tensorflow_prefix(folder, manifest.read(folder).step))
-    except DamagedError:  # which name is its own nobody knows
-        return True
-    return named is None or os.path.basename(named.group(1)) != own
-
-
-def remove_replaced(retired: str, final: str) -> None:
-    """Removes a folder whose place another has; if a run has gone on in it, all that is the run's goes to that one.
-
-    Where the system refuses it stays, and the next job's `remove_left` tries again.
-    """
-    try:
-        if others_in(retired):
-            own = {manifest.NAME}
-            with contextlib.suppress(errors.CheckpointError):  # it is damaged
-                own.update(manifest.read(retired).files)
-            for name in os.listdir(retired):
-                target = os.path.join(final, name)
-                # Of the run's state and the new one's own the run's counts, as it did before.
-                if name not in own and (name == "checkpoint" and _is_a_runs_state(retired)
-                                        or not os.path.lexists(target)):
-                    os.rename(os.path.join(retired, name), target)
-    except (OSError, errors.CheckpointError):
-        return
-    remove([retired])
-
-
-def remove_left(path: str, final: str) -> None:
-    """As `remove_replaced`, of a hidden folder that a save of `final` has left, or is done with, whatever has its name.
-
-    In one that was being written no run has gone on.
-    """
-    try:
-        if not path.endswith(".tmp") and others_in(path):
-            os.makedirs(final, exist_ok=True)
-            remove_replaced(path, final)
-        else:
-            remove([path])
-    except (OSError, errors.CheckpointError):
-        pass  # the next job's
-
-
-def remove(paths: List[str]) -> None:
-    """Removes folders that nobody finds any more; says nothing of what the system refuses.
-
-    What a reader has open on some network file system cannot be removed now: it goes with the next job's leftovers.
-    """
-    for path in paths:
-        shutil.rmtree(path, ignore_errors=True)

@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Match, Optional
 
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError
-from sok1x.checkpoint.files import folder_lock, folders, manifest, urls
+from sok1x.checkpoint.files import folder_lock, folders, manifest, publishing, urls
 
 _INNER = re.compile(r"model\.ckpt-[0-9]+\Z")
 _STEPS = re.compile(r"(.*-)[0-9]+\Z", re.DOTALL)
@@ -88,7 +88,7 @@ def remove_leftovers(prefix: str) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(path)
         elif os.path.join(directory, found.group("name")) == prefix or _is_dead(path, directory, found):
-            folders.remove_left(path, os.path.join(directory, found.group("name")))
+            publishing.remove_left(path, os.path.join(directory, found.group("name")))
 
 
 def _is_dead(path: str, directory: str, found: Match[str]) -> bool:
@@ -134,7 +134,7 @@ def replaced(prefix: str) -> Iterator[None]:
             return
         gone = folders.hidden(prefix, folders.new_token(), "gone")
         _rename(away, gone)
-        folders.remove_left(gone, prefix)
+        publishing.remove_left(gone, prefix)
     finally:
         del lock  # an error that is kept would keep it, too
 
@@ -146,10 +146,10 @@ def remove(prefix: str) -> None:
     """
     prefix = urls.local(prefix)
     for folder in [path for path in folders.hidden_of(prefix) if path.endswith(".old")] + [prefix]:
-        if folders.is_complete(folder) and not folders.others_in(folder):
+        if folders.is_complete(folder) and not publishing.others_in(folder):
             gone = folders.hidden(prefix, folders.new_token(), "gone")
             _rename(folder, gone)
-            folders.remove([gone])
+            publishing.remove([gone])
 
 
 def remove_around(prefix: str) -> bool:

@@ -3,7 +3,7 @@ import os
 from typing import List, Optional
 
 from sok1x.checkpoint import errors
-from sok1x.checkpoint.files import folders
+from sok1x.checkpoint.files import folders, publishing
 from sok1x.checkpoint.files.folder_lock import FolderLock
 
 
@@ -28,7 +28,7 @@ def retire(lock: FolderLock, keep: Optional[int], saved: Optional[int] = None) -
     One in whose folder another run has gone on stays.
 
     Returns:
-        What is for `folders.remove`: file by file that may take long, and nobody finds it any more.
+        What is for `publishing.remove`: file by file that may take long, and nobody finds it any more.
 
     Raises:
         CheckpointError: The system refuses.
@@ -37,7 +37,7 @@ def retire(lock: FolderLock, keep: Optional[int], saved: Optional[int] = None) -
     retired = []
     staying = {one.folder for one in kept(lock.directory, keep, saved)}
     for one in folders.complete(lock.directory):
-        if one.folder in staying or folders.others_in(one.folder):
+        if one.folder in staying or publishing.others_in(one.folder):
             continue
         gone = folders.hidden(folders.step_folder(lock.directory, one.step), folders.new_token(), "gone")
         try:
@@ -66,4 +66,4 @@ def remove_leftovers(lock: FolderLock) -> None:
             except OSError as error:
                 raise errors.of_write(error, final) from None
         else:
-            folders.remove_left(entry.path, final)
+            publishing.remove_left(entry.path, final)

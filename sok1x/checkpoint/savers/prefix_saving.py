@@ -6,7 +6,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint import tensorflow_errors
-from sok1x.checkpoint.files import folder_lock, folders, prefixes, retiring
+from sok1x.checkpoint.files import folder_lock, folders, prefixes, publishing, retiring
 from sok1x.checkpoint.files.checkpoint_files import Checkpoint
 from sok1x.checkpoint.savers import one_rank
 from sok1x.checkpoint.savers.one_rank import OneRankSource
@@ -70,7 +70,7 @@ class PrefixSaving(Saving):
             return None
         files = self._complete(session, folder, token, step, outcomes, **self._options)
         prefixes.write_state(folder, os.path.basename(folders.tensorflow_prefix(folder, step)))
-        folders.publish_as(folder, self._prefix)
+        publishing.publish_as(folder, self._prefix)
         if prefixes.around(self._prefix) is None:
             prefixes.link_files(self._prefix, step, files, self._prefix)
         elif self._all_of_it:

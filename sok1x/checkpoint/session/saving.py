@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint import tensorflow_errors
 from sok1x.checkpoint.errors import NoSpaceError
-from sok1x.checkpoint.files import folder_lock, folders, manifest, retiring, writing
+from sok1x.checkpoint.files import folder_lock, folders, manifest, publishing, retiring, writing
 from sok1x.checkpoint.files.folder_lock import FolderLock
 from sok1x.checkpoint.session import restored_sessions, transfer
 from sok1x.checkpoint.session.dense_saver import VariablesSaver
@@ -119,7 +119,7 @@ class Saving:
         token = folders.new_token()
         folders.at_work.add(token)
         self._begun = token, folders.hidden(final, token, "tmp")
-        return token, folders.make_temporary(final, token)
+        return token, publishing.make_temporary(final, token)
 
     def _write(self, session: tf.Session, folder: str, token: str, step: int) -> List[Dict[str, Any]]:
         """This rank's shards."""
@@ -139,11 +139,11 @@ class Saving:
         if self._lock is None:
             return None
         self._complete(session, folder, token, step, outcomes)
-        final = folders.publish(folder, self._directory, step)
+        final = publishing.publish(folder, self._directory, step)
         if self._dense is not None:
             self._write_state(step)
         self._end_removal()
-        self._removal = threading.Thread(target=folders.remove, name="sok1x-removal",
+        self._removal = threading.Thread(target=publishing.remove, name="sok1x-removal",
                                          args=[retiring.retire(self._lock, self._keep, step)])
         self._removal.start()
         self._warn_of_later(step)
