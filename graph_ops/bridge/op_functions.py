@@ -50,6 +50,7 @@ class Library:
             ("has_gpu", i32, [pointer]), ("own_process", None, [ctypes.c_char_p]),
             ("hear_steps", None, [ctypes.c_char_p]), ("steps_of", pointer, [ctypes.c_char_p, u64]),
             ("forget_steps", None, [ctypes.c_char_p]), ("end_steps", None, [u64]),
+            ("told_step", None, [pointer, dims]), ("tell_step", None, [pointer, i64, i64]),
             ("initialized", i32, [pointer]), ("all_initialized", i32, [pointer, i32]),
             ("output", i32, [pointer, i32, i32, dims, out]), ("forward", i32, [pointer, i32, i32]),
             ("outputs", i32, [pointer, i32, numbers, dims, out]),

@@ -30,7 +30,7 @@ class Plan:
     Attributes:
       number: tells it from other plans in this process.
       entries: what the ops are, a text each.
-      told: session -> the last run in it that trained by the graph's global step, and that step: told_step.py.
+      told: session -> what its tables have been told there of the global step: told_step.py.
       counted: whether `graphs` counts it; not where the library has the graph for itself.
       met: whether something of it has run together with other ranks.
       slots: of tables that grow, by the table's name: stores/known_slots.py.

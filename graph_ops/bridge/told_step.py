@@ -2,13 +2,32 @@
 (bridge_told_step.cc)."""
 import ctypes
 import weakref
-from typing import Any, Set
+from typing import Any, Optional, Set, Tuple
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops.bridge import contexts, library, plan
 
 _hearing: Set[str] = set()
+_runs: Any = weakref.WeakKeyDictionary()  # graph -> the name of the op there that says a run's session and number
+
+
+class Told:
+    """What the tables of a graph have been told in a session (told_step.h)."""
+
+    def __init__(self, functions: Any, address: int) -> None:
+        self.address = address
+        self._functions = functions
+        self._values = (ctypes.c_int64 * 2)()
+
+    def get(self) -> Tuple[int, int]:
+        """(the last run that trained by the graph's global step, that step)."""
+        self._functions.told_step(self.address, self._values)
+        return self._values[0], self._values[1]
+
+    def set(self, run: int, step: int) -> None:
+        """As `get` returns it from now on."""
+        self._functions.tell_step(self.address, run, step)
 
 
 def tell(graph: tf.Graph, global_step: tf.Tensor, name: str = "tell_step") -> tf.Operation:
@@ -18,8 +37,18 @@ def tell(graph: tf.Graph, global_step: tf.Tensor, name: str = "tell_step") -> tf
       graph: theirs; the op's own may be a function's in it.
     """
     module, label = library.load(), _label(plan.of(graph))
+    outside = [] if tf.get_default_graph() is graph else [_run(graph, module)]
     with tf.device("/cpu:0"):
-        return module.sok1x_tell_step(global_step=tf.cast(global_step, tf.int64), plan=label, name=name)
+        step = tf.cast(global_step, tf.int64)
+        return module.sok1x_tell_step(global_step=step, outside=outside, plan=label, name=name)
+
+
+def _run(graph: tf.Graph, module: Any) -> tf.Tensor:
+    """int64 [2], of `graph`, what its functions are to be given, which know neither the session nor the run."""
+    if graph not in _runs:
+        with graph.as_default(), tf.control_dependencies(None), tf.device("/cpu:0"):
+            _runs[graph] = module.sok1x_this_run(name="this_run").name
+    return graph.get_tensor_by_name(_runs[graph])
 
 
 def hear(graph: tf.Graph) -> None:
@@ -33,16 +62,15 @@ def hear(graph: tf.Graph) -> None:
         weakref.finalize(of_graph, _forget, functions, label).atexit = False
 
 
-def of(request: Any) -> Any:
-    """What the tables of a request's graph have been told in its session: int64 [2], the last run that trained by the
-    graph's global step, and that step; None where the graph is gone."""
+def of(request: Any) -> Optional[Told]:
+    """What the tables of a request's graph have been told in its session; None where the graph is gone."""
     of_graph = plan.get(request.plan)
     if of_graph is None:
         return None
     told = of_graph.told.get(request.session)
     if told is None:
         address = request.library.steps_of(_label(of_graph).encode(), request.session)
-        told = of_graph.told[request.session] = (ctypes.c_int64 * 2).from_address(address)
+        told = of_graph.told[request.session] = Told(request.library, address)
     return told
 
 

@@ -78,7 +78,7 @@ class LaneOp:
         self._counted, self._told = clock_numbers.counted(name), told_step.of(request)
         op["counted"] = ctypes.addressof(self._counted)
         op["figures"] = ctypes.addressof(figures.of(name))
-        op["graph"] = 0 if self._told is None else ctypes.addressof(self._told)
+        op["graph"] = 0 if self._told is None else self._told.address
 
     def met(self) -> None:
         """It has run on all ranks: rank 0 knows the op."""

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "../bridge/told_step.h"
 #include "lookup_facts.h"
 #include "update_run.h"
 
@@ -37,7 +38,7 @@ struct LaneOp {
   int64_t host_inputs;
   int64_t* counted;  // of the table's clock: kRun and so on
   int64_t* figures;  // of the table: kFigureKeys and so on
-  int64_t* graph;    // of it in the session: the last run that trained by the global step, and that step; or null
+  ToldStep* graph;   // what its tables have been told in the session; or null
   // Of a GPU: our stream, an event, the context, and what steps know of it.
   void *stream, *event, *context, *device;
   // Of lookups, gradients and sums on several ranks, ranks > 1:
@@ -55,8 +56,9 @@ struct LaneOp {
 
 // stores/clock.py: step_of_new. step: the run's.
 inline NewRows StepOfNew(const LaneOp& op, int64_t step) {
-  const int64_t* const graph = op.graph;
-  return {op.counted[kRun] == step ? 0 : 1, graph == nullptr ? 1 : graph[0] == step ? graph[1] : graph[1] + 1};
+  int64_t run = 0, last = 0;
+  if (op.graph != nullptr) op.graph->Get(&run, &last);
+  return {op.counted[kRun] == step ? 0 : 1, run == step ? last : last + 1};
 }
 
 // Makes the context of an op's GPU, if it has one, the thread's current one. Returns kInternal, with words, if CUDA

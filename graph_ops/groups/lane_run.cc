@@ -126,11 +126,8 @@ int Lane::Distinct(const Team& team, LookupRun* run, uint8_t* left) {
     figures[kFigureKeys] += team.members[t]->inputs[0].elements;
     figures[kFigureDistinct] += counts[t];
   }
-  int64_t* const graph = OpOf(team.members[0]).graph;
-  if (global_step && graph != nullptr) {
-    graph[0] = team.members[0]->step;
-    graph[1] = at_least[count - 1];
-  }
+  ToldStep* const graph = OpOf(team.members[0]).graph;
+  if (global_step && graph != nullptr) graph->Set(team.members[0]->step, at_least[count - 1]);
   for (int t = 0; t < count; ++t) {
     const LaneOp& op = OpOf(team.members[t]);
     if (op.note) KnownDistinct::Get()->Note(op.table, team.members[t]->step, rows[t], counts[t]);

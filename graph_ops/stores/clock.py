@@ -178,13 +178,13 @@ def tell(request: Any, step: int) -> None:
     """The graph's other tables go by this step too, where lookups insert rows in this run."""
     told = told_step.of(request)
     if told is not None:
-        told[:] = request.step, step
+        told.set(request.step, step)
 
 
 def last_step(store: Any) -> int:
     """The last step that a store's table or, as far as they have told, others of its graph have shown."""
     told = told_step.of(store.request)
-    return max(int(store.clock.read()), 0 if told is None else told[1])
+    return max(int(store.clock.read()), 0 if told is None else told.get()[1])
 
 
 def stamp_new(store: Any, first: int, count: int) -> None:
@@ -199,7 +199,8 @@ def stamp_new(store: Any, first: int, count: int) -> None:
 
 def step_of_new(request: Any, table: str) -> Tuple[int, int]:
     """(steps after the clock's, the least step) of rows that a lookup inserts: see `stamp_new`. table: its name."""
-    run, step = told_step.of(request) or (0, 0)
+    told = told_step.of(request)
+    run, step = (0, 0) if told is None else told.get()
     return after_last(request, table), step if run == request.step else step + 1
 
 

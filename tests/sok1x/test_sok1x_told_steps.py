@@ -29,6 +29,14 @@ class Halves(Model):
         for _ in range(others):
             run.run(self.other)
 
+    def look_up_after(self):
+        """A lookup of the same keys that runs when the dense step has."""
+        with tf.control_dependencies([self.other]):
+            self.keys, fed = tf.identity(self.keys), self.keys
+        after = self.look_up(dense_layer, True)
+        self.keys = fed
+        return after
+
     def insert(self, run, key):
         run.run(self.looked_up, {self.keys: [key] * 6})
 
@@ -218,7 +226,7 @@ def _in_function(step):
 
 
 def _called(step):
-    """In a function that stays one: what runs there does not know its session."""
+    """In a function that stays one: TensorFlow tells what runs there neither its session nor its run."""
     stays = {"_noinline": True}
     if tf.__version__ >= "2":
         return tf.function(lambda: _run(step), autograph=False, experimental_attributes=stays)()
@@ -230,14 +238,17 @@ def _run(step):
         return tf.constant(1)
 
 
+@pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("around", [_run, _in_branch, _in_function, _called])
-def test_dense_steps_in_branches_and_functions(around):
+def test_dense_steps_in_branches_and_functions(around, after):
+    """after: the lookup runs behind the dense step in one run of the session, else before it or behind it."""
     with graph():
         model = Halves(around)
+        looked_up = model.look_up_after() if after else model.looked_up
         with session() as run:
             model.train(run, 10)
             model.insert(run, 20)
-            run.run([model.looked_up, model.other], {model.keys: [21] * 6})
+            run.run([looked_up, model.other], {model.keys: [21] * 6})
             model.insert(run, 22)
             assert run.run(model.number) == 12
             assert [dump(run, model, since) for since in (11, 12, 13)] == [[20, 21, 22], [22], []]
