@@ -7,7 +7,7 @@ from typing import List, Optional
 
 from sok1x.checkpoint.commands import export, show, verify
 from sok1x.checkpoint.errors import CheckpointError, NotFoundError
-from sok1x.checkpoint.files import folders, manifest
+from sok1x.checkpoint.files import folders, manifest, urls
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -39,6 +39,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
     """Runs one command, and returns the exit code: 0, or 1 where a checkpoint is missing, damaged or does not fit."""
     parser = _parser()
     given = parser.parse_args(arguments)
+    for argument, name in (("DIR", "directory"), ("--output", "output")):
+        if hasattr(given, name):
+            setattr(given, name, _path(parser, argument, getattr(given, name)))
     if given.command == "export" and given.format != "tensorflow" and (given.rows is not None or given.compact):
         parser.error("--rows and --compact are for --format tensorflow")
     if given.command == "export" and given.format == "tensorflow":
@@ -64,6 +67,13 @@ def main(arguments: Optional[List[str]] = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return 0
+
+
+def _path(parser: argparse.ArgumentParser, argument: str, given: str) -> str:
+    try:
+        return urls.folder(argument, given)
+    except ValueError as error:
+        return parser.error(str(error))  # which ends the program
 
 
 def _find(directory: str, step: Optional[int]) -> str:

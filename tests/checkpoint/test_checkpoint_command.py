@@ -119,10 +119,20 @@ def test_what_is_not_there(made, tmp_path, capsys):
     assert not (tmp_path / "o").exists()
 
 
+def test_file_urls_are_paths(made, tmp_path, capsys):
+    directory, _, _ = made
+    output = tmp_path / "tables"
+    assert run("show", "file://" + directory) == 0 and "step          12," in capsys.readouterr().out
+    assert run("verify", "file://" + os.path.join(directory, "model.ckpt-5")) == 0
+    assert run("export", "file://" + directory, "--format", "npz", "--output", "file://{}".format(output)) == 0
+    assert sorted(os.listdir(str(output))) and not os.path.exists("file:")
+
+
 @pytest.mark.parametrize("arguments, words", [
     (["--format", "pickle", "--output", "o"], "invalid choice"), (["--format", "npz"], "required: --output"),
     (["--format", "npz", "--output", "o", "--compact"], "are for --format tensorflow"),
     (["--format", "tensorflow", "--output", "o", "--rows", "-5"], "--rows: got -5, expected 0 or more"),
+    (["--format", "npz", "--output", "hdfs://host/o"], "--output: got 'hdfs://host/o', expected a folder's path"),
     (["--format", "tensorflow", "--output", "folder/"], "--output: got 'folder/', expected a checkpoint's prefix"),
     (["--format", "tensorflow", "--output", ".."], "--output: got '..', expected a checkpoint's prefix")])
 def test_wrong_arguments_end_with_2(capsys, arguments, words):
