@@ -117,13 +117,25 @@ class ListenerAt:
         self.port = self.socket.getsockname()[1]
 
 
+def listeners_at_one_port(one, other):
+    """A port that is free at one address may be another test's, or anybody's, at the other one."""
+    while True:
+        first = ListenerAt(one, 0)
+        try:
+            return first, ListenerAt(other, first.port)
+        except OSError as error:
+            first.socket.close()
+            if error.errno != errno.EADDRINUSE:
+                raise
+
+
 def test_hosts_that_have_an_address_in_common():
     """As docker0's: who connects there, by one port for all, reaches itself."""
-    first = ListenerAt("127.0.0.2", 0)
+    first, second = listeners_at_one_port("127.0.0.2", "127.0.0.1")
     place = {"addresses": ["127.0.0.1", "127.0.0.2"], "port": first.port}
     heard = queue.Queue()
     beats = [Heartbeat(rank, TOKEN, listener, heads, SECONDS, lambda *gone: heard.put(gone), heard.put)
-             for rank, listener, heads in ((0, first, {}), (2, ListenerAt("127.0.0.1", first.port), {0: place}))]
+             for rank, listener, heads in ((0, first, {}), (2, second, {0: place}))]
     for beat in beats:
         beat.begin()
     until = time.monotonic() + 60
