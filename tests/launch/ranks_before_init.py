@@ -9,10 +9,15 @@ from sok1x.launch.errors import LaunchError
 
 
 def never_init():
-    """Rank 1 never runs Init."""
+    """Rank 1 runs Init so many seconds after rank 0 has come to it, whose process may have begun much later."""
+    here = os.path.join(sys.argv[3], "rank 0 is here")
     trouble()
     if os.environ["OMPI_COMM_WORLD_RANK"] == "1":
+        while not os.path.exists(here):
+            time.sleep(0.02)
         time.sleep(float(sys.argv[2]))
+    else:
+        open(here, "w").close()
     executor.start_world()
 
 

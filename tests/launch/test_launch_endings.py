@@ -143,8 +143,8 @@ def test_stall_warning_and_on_it_goes():
     done = fine(3, "stall", env={"SOK1X_STALL_SECONDS": "1.5"}, check=False)
     assert done.code == 0, str(done)
     for rank in (0, 2):
-        assert re.search(r"^sok1x: rank {}: op 'op\d' has waited [2-9] s for rank 1. Rank 1 has announced no op since "
-                         r"'op\d' was run \d+ s ago".format(rank), done.err, re.M), str(done)
+        assert re.search(r"^sok1x: rank {}: op 'op\d' has waited [1-9]\d* s for rank 1. Rank 1 has announced no op "
+                         r"since 'op\d' was run \d+ s ago".format(rank), done.err, re.M), str(done)
     # On a loaded machine rank 1 may wait for the others too, in sok.Init and in steps.
     assert not re.search(r"^sok1x: rank 1: op .* for rank 1\.", done.err, re.M), str(done)
 
@@ -161,16 +161,16 @@ def test_an_exchange_that_one_rank_does_not_finish_is_given_up(way):
 
 
 @pytest.mark.parametrize("scenario", ["never_init", "never_init_mpi_runs"])
-def test_a_rank_that_runs_init_late_is_waited_for_with_a_warning(scenario):
-    done = run_ranks(2, BEFORE_INIT, scenario, "3", timeout=60, fresh=True, check=False,
+def test_a_rank_that_runs_init_late_is_waited_for_with_a_warning(scenario, tmp_path):
+    done = run_ranks(2, BEFORE_INIT, scenario, "3", tmp_path, timeout=120, fresh=True, check=False,
                      env={"SOK1X_STALL_SECONDS": "1"})
     assert done.code == 0, str(done)
-    assert re.search("sok1x: rank 0: sok.Init has waited [1-4] s for ranks that have not run", done.err), str(done)
+    assert re.search(r"sok1x: rank 0: sok.Init has waited [1-9]\d* s for ranks that have not run", done.err), str(done)
 
 
 @pytest.mark.parametrize("scenario", ["never_init", "never_init_mpi_runs"])
-def test_a_rank_that_never_runs_init_is_given_up(scenario):
-    done = failing(2, scenario, "50", program=BEFORE_INIT, env={"SOK1X_ABORT_SECONDS": "1"})
+def test_a_rank_that_never_runs_init_is_given_up(scenario, tmp_path):
+    done = failing(2, scenario, "50", tmp_path, program=BEFORE_INIT, env={"SOK1X_ABORT_SECONDS": "1"})
     assert "not every rank has run it within 1 s (SOK1X_ABORT_SECONDS)" in done.err, str(done)
 
 
