@@ -120,7 +120,7 @@ def test_a_rank_that_finalised_mpi_is_named_by_those_who_need_it(ranks, gone, wa
 
 def test_what_was_raised_before_mpi_was_finalised_is_shown():
     """Nothing comes out of a `finally` in which MPI is finalised too early."""
-    done = failing(3, "finalised_at_last", within=15)
+    done = failing(3, "finalised_at_last")
     assert "\nValueError: boom before the end\n" in done.err, str(done)
     assert done.err.count("op 'op0' waits for rank 1 that left") >= 2, str(done)
 

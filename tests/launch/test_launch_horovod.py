@@ -39,5 +39,5 @@ def test_the_rank_that_shut_horovod_down_is_named_by_those_who_need_it(first):
 def test_a_rank_that_raises_while_another_waits_for_it_in_horovod(first):
     done = run_ranks(2, PROGRAM, "raises", first, timeout=240, check=False)
     took = time.monotonic() - float(re.search(r"trouble at ([0-9.]+)", done.out).group(1))
-    assert done.code != 0 and took < 10, "{:.1f} s\n{}".format(took, done)
+    assert done.code != 0 and took < 60, "{:.1f} s\n{}".format(took, done)
     assert "sok1x: rank 0: the job has failed: rank 1 failed: ValueError: boom beside horovod" in done.err, str(done)

@@ -34,7 +34,7 @@ class Model:
     def _wait(self, gate):
         if gate >= 0:
             self.waiting.release()
-            assert self.gates[gate].wait(30)
+            assert self.gates[gate].wait(120)
         return np.float32(0)
 
     def train(self, keys, gradients=None, gate=-1):

@@ -22,7 +22,7 @@ def test_rows_in_the_hands_of_a_step_in_flight_stay(graph):
     for gate, keys in enumerate([[1, 2], [5]]):
         steps.append(threading.Thread(target=model.train, args=(keys, np.array(keys, np.float32) * 10, gate)))
         steps[-1].start()
-        assert model.waiting.acquire(timeout=30)
+        assert model.waiting.acquire(timeout=120)
     # All that lookups have asked for since the first of these steps began stays, whoever asked.
     model.look_up([20, 21, 22, 23, 24])
     assert model.held() == {1, 2, 5, 20, 21, 22, 23, 24}
@@ -51,7 +51,7 @@ def test_rows_that_leave_when_a_table_is_saved_are_in_no_steps_hands(graph):
     model.look_up([7])
     step = threading.Thread(target=model.train, args=([1, 2], np.array([10, 20], np.float32), 0))
     step.start()
-    assert model.waiting.acquire(timeout=30)
+    assert model.waiting.acquire(timeout=120)
     assert model.session.run(leave) == 1
     model.look_up([30, 31])
     model.gates[0].set()
