@@ -79,7 +79,7 @@ def test_a_forked_child_has_a_pool_of_its_own():
                 status = 0 if all(state) and len(state) == 50 and host.get_threads() == 4 and helped else 2
             finally:
                 os._exit(status)
-        for _ in range(600):
+        for _ in range(2400):
             done, status = os.waitpid(child, os.WNOHANG)
             if done:
                 break

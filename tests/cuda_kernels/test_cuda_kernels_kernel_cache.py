@@ -26,7 +26,7 @@ def cubin(name="a"):
 
 
 def wait_for(condition):
-    late = time.time() + 30
+    late = time.time() + 120
     while not condition():
         assert time.time() < late
         time.sleep(0.01)

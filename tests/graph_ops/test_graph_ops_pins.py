@@ -47,7 +47,7 @@ def test_a_step_that_fails_is_over(model):
 
 
 def until(condition):
-    end = time.time() + 20
+    end = time.time() + 120
     while not condition():
         assert time.time() < end
         time.sleep(0.01)

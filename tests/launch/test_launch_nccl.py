@@ -189,7 +189,7 @@ def test_nobody_waits_for_nccl_to_end_a_communicator(ending, alone, monkeypatch)
         alone.abort(LaunchError(INTERNAL, "x"))
         assert time.monotonic() - begin < 0.9, "it waited"
     alone.close()
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < 60
     monkeypatch.setenv("STAND_IN_NCCL_HANG", "ncclCommAbort" if ending == "abort" else "ncclCommDestroy")
     inside.join()
     begin = time.monotonic()
@@ -197,7 +197,7 @@ def test_nobody_waits_for_nccl_to_end_a_communicator(ending, alone, monkeypatch)
     if ending == "abort":
         with pytest.raises(LaunchError, match="^x$"):
             sum_of(alone, array)
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < 60
     monkeypatch.setenv("STAND_IN_NCCL_HANG", "")
 
 

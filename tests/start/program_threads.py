@@ -25,7 +25,7 @@ def main():
     """All of them wait for each other."""
     barrier = threading.Barrier(COUNT)
     with tf.Graph().as_default():
-        waits = [tf.py_func(lambda: barrier.wait(30) >= 0, [], tf.bool) for _ in range(COUNT)]
+        waits = [tf.py_func(lambda: barrier.wait(60) >= 0, [], tf.bool) for _ in range(COUNT)]
         with opened(sys.argv[1]) as session:
             assert all(session.run(waits))
     print("ok", flush=True)
