@@ -4,7 +4,7 @@
 // Muthukrishnan, "An improved data stream summary", 2005): four rows of W counters of 8, 16 or 32 bits, in each of
 // which a key has a counter by a hash of its own; the least of the four is the key's count. It is never too low, but
 // where counters are full or have been halved, and too high where other keys share all four. sketch[0] counts what has
-// been counted since counters were last halved, then come the rows, counter after counter, 64 / bits in a word.
+// been counted since somebody looked how full it is, then come the rows, counter after counter, 64 / bits in a word.
 #include "common.cuh"
 
 // As in admission.py.
@@ -64,10 +64,12 @@ SOK_KERNEL sok1x_count_keys(i64* sketch, i64 width, i32 bits, const i64* SOK_RES
   };
 }
 
-// rows[i] = REFUSED instead of -1 where the key's count is below `least`; *refused counts them.
+// rows[i] = REFUSED instead of -1 where the key's count is below `least`; *refused counts them. *due = 1 where `limit`
+// keys have been counted since somebody looked how full the sketch is.
 SOK_KERNEL sok1x_refuse_rare(const i64* SOK_RESTRICT sketch, i64 width, i32 bits, const i64* SOK_RESTRICT keys, i64 n,
-                             i32 least, i32* rows, i64* refused) {
+                             i32 least, i64 limit, i32* rows, i64* refused, i64* due) {
   SOK_PARALLEL_FOR(i, n, 268) {
+    if (i == 0 && sketch[0] >= limit) *due = 1;
     u32 count = full(bits);
     for (i32 row = 0; rows[i] == -1 && row < SKETCH_ROWS; ++row) {
       const Counter at = counter_of((u64)keys[i], width, bits, row);
@@ -81,20 +83,38 @@ SOK_KERNEL sok1x_refuse_rare(const i64* SOK_RESTRICT sketch, i64 width, i32 bits
   };
 }
 
-// Halves all counters where `limit` keys have been counted; sok1x_begin_again is next.
-SOK_KERNEL sok1x_halve_counts(i64* sketch, i64 words, i32 bits, i64 limit) {
-  const i64 counted = sketch[0];
-  // All bits but the first of each counter, into which the last of its neighbour moves.
-  const i64 low = bits == 8 ? 0x7f7f7f7f7f7f7f7fll : bits == 16 ? 0x7fff7fff7fff7fffll : 0x7fffffff7fffffffll;
-  SOK_PARALLEL_FOR(i, words, 16) {
-    if (counted >= limit) sketch[1 + i] = sketch[1 + i] >> 1 & low;
-  };
+// The counters of a word are added up: how many are not 0, and what they show.
+SOK_DEVICE void add_counters(u64 word, i32 bits, i64* occupied, i64* total) {
+  for (; word; word = word >> (bits - 1) >> 1) {
+    const u64 shown = word & full(bits);
+    *occupied += shown != 0;
+    *total += (i64)shown;
+  }
 }
 
-SOK_KERNEL sok1x_begin_again(i64* sketch, i64 limit) {
-  SOK_PARALLEL_FOR(i, 1, 8) {
-    if (sketch[0] >= limit) sketch[0] = 0;
+// How full the sketch is: *occupied of its counters are not 0, and all of them together show *total.
+SOK_KERNEL sok1x_look_at_counts(const i64* SOK_RESTRICT sketch, i64 words, i32 bits, i64* occupied, i64* total) {
+#ifdef __CUDACC__
+  i64 some = 0, shown = 0;  // a thread's
+  SOK_PARALLEL_FOR(i, words, 8) { add_counters((u64)sketch[1 + i], bits, &some, &shown); };
+  if (some) {
+    atomic_add(occupied, some);
+    atomic_add(total, shown);
+  }
+#else
+  SOK_PARALLEL_CHUNKS(begin, end, words, 8) {
+    i64 some = 0, shown = 0;
+    for (i64 i = begin; i < end; ++i) add_counters((u64)sketch[1 + i], bits, &some, &shown);
+    atomic_add(occupied, some);
+    atomic_add(total, shown);
   };
+#endif
+}
+
+SOK_KERNEL sok1x_halve_counts(i64* sketch, i64 words, i32 bits) {
+  // All bits but the first of each counter, into which the last of its neighbour moves.
+  const i64 low = bits == 8 ? 0x7f7f7f7f7f7f7f7fll : bits == 16 ? 0x7fff7fff7fff7fffll : 0x7fffffff7fffffffll;
+  SOK_PARALLEL_FOR(i, words, 16) { sketch[1 + i] = sketch[1 + i] >> 1 & low; };
 }
 
 // rows[i] = REFUSED instead of -1 where the draw of the key in the lookup of *tick is not below `ratio`: uniform in

@@ -1,4 +1,5 @@
 """Which new keys are given rows (admission.cu)."""
+from . import fill
 from .arrays import Array, need
 from .backend import DOUBLE, INT32, INT64, POINTER, UINT64, counts, family, kernels
 
@@ -8,9 +9,11 @@ MOST_COUNT = 2 ** 31 - 1  # that can be asked for
 
 declare = family(__name__)
 declare("count_keys", None, POINTER, INT64, INT32, POINTER, POINTER, INT64, threads=lambda a: a[5])
-declare("refuse_rare", None, POINTER, INT64, INT32, POINTER, INT64, INT32, POINTER, POINTER, threads=lambda a: a[4])
-declare("halve_counts", None, POINTER, INT64, INT32, INT64, threads=lambda a: a[1])
-declare("begin_again", None, POINTER, INT64, threads=lambda a: 1, block=32)
+declare("refuse_rare", None, POINTER, INT64, INT32, POINTER, INT64, INT32, INT64, POINTER, POINTER, POINTER,
+        threads=lambda a: a[4])
+# Each thread adds up some words: of a larger sketch all would wait for each other at the sum.
+declare("look_at_counts", None, POINTER, INT64, INT32, POINTER, POINTER, threads=lambda a: min(a[1], 1 << 14))
+declare("halve_counts", None, POINTER, INT64, INT32, threads=lambda a: a[1])
 declare("refuse_drawn", None, UINT64, UINT64, POINTER, INT64, POINTER, DOUBLE, POINTER, POINTER,
         threads=lambda a: a[3])
 declare("forget_refused", None, POINTER, INT64, threads=lambda a: a[1])
@@ -33,21 +36,35 @@ def words_of(width: int, bits: int) -> int:
     return 1 + ROWS * width * bits // 64
 
 
-def halved_at(width: int, least: int) -> int:
-    """How many keys are counted before all counters are halved: see `refuse_rare`."""
-    return width * max(1, least // 8)
+def looked_at(width: int) -> int:
+    """How many keys are counted before somebody looks how full the sketch is: see `refuse_rare`."""
+    return max(1, width // 16)
+
+
+def is_full(occupied: int, total: int, width: int, least: int) -> bool:
+    """Whether all counters are to be halved: see `refuse_rare`.
+
+    Args:
+        occupied: how many of all four rows' counters are not 0.
+        total: what they show together.
+        width, least: as for `refuse_rare`.
+    """
+    return 64 * occupied >= 43 * ROWS * width and total >= ROWS * width * (least // 8 * 2)
 
 
 def refuse_rare(sketch: Array, width: int, keys: Array, least: int, rows: Array) -> int:
     """Counts keys that have no row, and refuses those that have not yet been counted `least` times.
 
-    When as many have been counted as a row of the sketch has counters, all counters are halved first, so that the
-    sketch does not fill. Until then a key that has not been counted yet has a count above 0 with a probability of at
-    most (1 - exp(-1)) ** 4, 16 %, and of 2.4 % at half that many.
+    So that the sketch does not fill, all counters are halved where 67 % of them are not 0 and, with `least` from 8 on,
+    all show `least // 8 * 2` in the mean. Whether that is so is seen whenever a sixteenth as many keys have been
+    counted as a row has counters. As many different keys as a row has counters occupy 1 - exp(-1) of them, 63 % (with
+    256 counters in a row and more hardly ever 67 %): these are not halved, however often the keys come, and each is
+    admitted the `least`-th time it comes, or earlier. Where more keys come, most of them once, one is admitted that
+    goes on to come `least` times while about `max(1, least // 8)` times as many keys are counted as a row has counters.
 
-    With `least` from 16 on that is when `least // 8` times as many have been counted. Else keys that come again and
-    again, but not often, would be halved away before they get there; and counts are then too high by an eighth of
-    `least` in the mean, at most.
+    With `least` below 8 a key that has not been counted yet has a count above 0 with a probability of at most 23 %, and
+    of 2.4 % while half as many keys have been counted as a row has counters. With more, counts may be too high by a
+    quarter of `least` in the mean, at most.
 
     Args:
         sketch: int64 [sketch_words(width, least)], zeros at first, changed.
@@ -65,13 +82,27 @@ def refuse_rare(sketch: Array, width: int, keys: Array, least: int, rows: Array)
     need("rows", rows, "int32", n)
     if not n:
         return 0
-    bits, limit = counter_bits(least), halved_at(width, least)
-    kernels.halve_counts(sketch.pointer, words - 1, bits, limit)
-    kernels.begin_again(sketch.pointer, limit)
+    bits, found = counter_bits(least), counts()
+    refused, due = found.take(), found.take()
     kernels.count_keys(sketch.pointer, width, bits, keys.pointer, rows.pointer, n)
-    refused = counts()
-    kernels.refuse_rare(sketch.pointer, width, bits, keys.pointer, n, least, rows.pointer, refused.take().pointer)
-    return refused.read()[0]
+    kernels.refuse_rare(sketch.pointer, width, bits, keys.pointer, n, least, looked_at(width), rows.pointer,
+                        refused.pointer, due.pointer)
+    number, is_due = found.read()
+    if is_due:
+        _halve_if_full(sketch, width, least)
+    return number
+
+
+def _halve_if_full(sketch: Array, width: int, least: int) -> None:
+    bits, words, found = counter_bits(least), sketch.size - 1, counts()
+    while True:
+        occupied, total = found.take(), found.take()
+        kernels.look_at_counts(sketch.pointer, words, bits, occupied.pointer, total.pointer)
+        seen = found.read()
+        if not is_full(seen[0], seen[1], width, least):
+            break
+        kernels.halve_counts(sketch.pointer, words, bits)
+    fill.fill_int64(sketch.front(1), 0)
 
 
 def refuse_drawn(seed: int, table_id: int, keys: Array, tick: Array, ratio: float, rows: Array) -> int:

@@ -123,7 +123,8 @@ def _admission(label: str, given: Any) -> Dict[str, Any]:
 
 
 def _counters(label: str, given: options.CBFFilter) -> Dict[str, Any]:
-    """How many counters each of the sketch's four rows needs: n keys leave a counter of w at 0 with e^(-n / w)."""
+    """How many counters each of the sketch's four rows needs: n keys leave a counter of w at 0 with e^(-n / w). So many
+    that these keys are not taken for too many by chance: cuda_kernels/admission.py."""
     size, probability = given.max_element_size, given.false_positive_probability
     integer(label + ": filter_option.max_element_size", size, 0)
     _number(label, "filter_option.false_positive_probability", probability)
@@ -135,7 +136,7 @@ def _counters(label: str, given: options.CBFFilter) -> Dict[str, Any]:
     if not 0 < probability < 1:
         raise ValueError("{}: filter_option.false_positive_probability: got {}, expected a probability above 0 and "
                          "below 1".format(label, probability))
-    return {"admission_counters": max(size, math.ceil(size / -math.log(1 - probability ** 0.25)))}
+    return {"admission_counters": max(256, size, math.ceil(size / -math.log(1 - probability ** 0.25)))}
 
 
 def _storage(label: str, storage: options.StorageOption) -> Dict[str, Any]:

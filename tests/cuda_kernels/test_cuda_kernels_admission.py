@@ -22,25 +22,26 @@ def test_a_key_is_admitted_at_its_kth_lookup_where_the_sketch_has_room(seed, lea
     width = 1 << 16
     sketch = np.zeros(admission.sketch_words(width, least), np.int64)
     keys = np.concatenate([EXTREMES, random.randint(-10 ** 9, 10 ** 9, 30)])
-    counts = dict.fromkeys(keys.tolist(), 0)
+    counts, counted = dict.fromkeys(keys.tolist(), 0), 0
     for _ in range(least + 3 if least < 200 else least + 1):
         batch = np.unique(random.permutation(keys)[:-3])
         out = refused(sketch, width, batch, least)
         for key, is_out in zip(batch.tolist(), out):
             counts[key] += 1
             assert is_out == (counts[key] < least), (key, counts[key])
-    assert sketch[0] == sum(counts.values())
+        counted = 0 if counted + len(batch) >= width // 16 else counted + len(batch)
+        assert sketch[0] == counted
 
 
 def test_keys_with_rows_are_neither_counted_nor_refused(seed):
     keys = np.random.RandomState(seed).permutation(1000).astype(np.int64)
-    sketch = np.zeros(admission.sketch_words(8192, 2), np.int64)
+    sketch = np.zeros(admission.sketch_words(1 << 14, 2), np.int64)
     rows = np.where(keys % 3 == 0, 7, -1).astype(np.int32)
 
     def run():
         sketch[:] = 0
         found = rows.copy()
-        refused(sketch, 8192, keys, 2, found)
+        refused(sketch, 1 << 14, keys, 2, found)
         return found, sketch
 
     found, _ = same_bits(run)
@@ -51,61 +52,104 @@ def test_keys_with_rows_are_neither_counted_nor_refused(seed):
     np.testing.assert_array_equal(found == -1, (rows == -1) & (found != 7))
 
 
+def counters_of(sketch, least):
+    return sketch[1:].view({8: np.uint8, 16: np.uint16, 32: np.uint32}[admission.counter_bits(least)])
+
+
 def test_the_stated_error_holds_and_counts_are_halved_before_the_sketch_fills(seed):
     random = np.random.RandomState(seed)
     width, batch = 1 << 12, 256
     sketch = np.zeros(admission.sketch_words(width, 2), np.int64)
     keys = random.permutation(10 ** 7)[:64 * batch].astype(np.int64)  # none twice: whoever is admitted is so in error
-    shares = []
+    shares, halved, due = [], 0, width // 16
     for number in range(64):
-        before = int(sketch[0])
-        assert before <= width
+        before, counted = counters_of(sketch, 2).copy(), int(sketch[0])
         out = refused(sketch, width, keys[number * batch:(number + 1) * batch], 2)
-        shares.append((before, 1 - out.mean()))
-        assert sketch[0] == (0 if before >= width else before) + batch
-    early = np.mean([share for before, share in shares[:8]])
-    late = np.mean([share for before, share in shares[:16] if before >= width // 2])
-    assert early < 0.03 and late < 0.2, (early, late)
+        after, counted = counters_of(sketch, 2), counted + batch
+        shares.append(1 - out.mean())
+        assert (before != 0).mean() < 0.71
+        if after.sum() < before.sum():
+            halved += 1
+            assert counted >= due and (before != 0).mean() > 0.55 and (after != 0).mean() < 43 / 64
+        assert sketch[0] == (counted if counted < due else 0)
+    assert 3 <= halved <= 16 and max(shares) < 0.3, (halved, shares)
+    assert np.mean(shares[:8]) < 0.03 and np.mean(shares) < 0.22, shares
     # Counters are halved, not cleared: what was counted twice still counts once.
     twice = np.array([-5], np.int64)
     sketch[:] = 0
     refused(sketch, width, twice, 3), refused(sketch, width, twice, 3)
-    sketch[0] = width
-    assert refused(sketch, width, twice, 3) and sketch[0] == 1
-    assert not refused(sketch, width, twice, 3)
+    counters_of(sketch, 3)[:] |= 1  # which are gone when halved
+    sketch[0] = due
+    assert not refused(sketch, width, twice, 3) and sketch[0] == 0
+    assert sorted(counters_of(sketch, 3)[counters_of(sketch, 3) > 0].tolist()) == [2] * 4  # three and one were four
 
 
-@pytest.mark.parametrize("least", [200, 300, 70000])  # of counters of a byte, two and four
-def test_counters_as_wide_as_needed(seed, least):
-    """What one of them has seen is halved without its neighbours', and a key that comes seldom gets there."""
-    bits, width = admission.counter_bits(least), 64
+@pytest.mark.parametrize("least", [2, 5, 7, 8, 10, 15, 16, 20, 100, 300])
+def test_as_many_keys_as_a_row_has_counters_are_all_admitted_in_time(seed, least):
+    """However often they come before the last of them is."""
+    width = 1 << 10
+    keys = np.random.RandomState(seed).permutation(10 ** 6)[:width].astype(np.int64)
     sketch = np.zeros(admission.sketch_words(width, least), np.int64)
-    counters = sketch[1:].view({8: np.uint8, 16: np.uint16, 32: np.uint32}[bits])
-    assert len(counters) == admission.ROWS * width
+    rows = np.full(width, -1, np.int32)
+    for number in range(1, least + 1):
+        for some in np.array_split(np.arange(width), 4):
+            found = rows[some]
+            out = refused(sketch, width, keys[some], least, found)
+            rows[some] = np.where(out | (found >= 0), np.where(out, -1, found), 1)  # who is admitted has a row
+        assert number > 1 or (rows == -1).mean() > 0.7
+    assert (rows == 1).all(), (rows == -1).sum()
+
+
+@pytest.mark.parametrize("least", [2, 5, 10, 20, 100])
+def test_a_key_that_comes_often_among_many_that_come_once_is_admitted(seed, least):
     random = np.random.RandomState(seed)
-    counters[:] = before = random.randint(0, 2 ** bits, len(counters), dtype=np.uint64).astype(counters.dtype)
-    sketch[0] = limit = width * (least // 8)
-    key = np.array([random.randint(2 ** 62)], np.int64)
+    width = 1 << 8
+    sketch = np.zeros(admission.sketch_words(width, least), np.int64)
+    noise, apart = random.permutation(10 ** 6) + 10, width * max(1, least // 8) // least
+    for some in np.array_split(noise[:6 * least * apart], 6 * least):  # the sketch is as full as it becomes
+        refused(sketch, width, some, least)
+    came = 0
+    while refused(sketch, width, np.array([1], np.int64), least):
+        came += 1
+        assert came <= 2 * least, came
+        refused(sketch, width, noise[-came * apart:][:apart - 1], least)
+
+
+def places_of(key, width, least):
+    """Where the counters of a key are, one in each row."""
+    sketch = np.zeros(admission.sketch_words(width, least), np.int64)
     refused(sketch, width, key, least)
-    raised = counters.astype(np.int64) - before // 2
-    assert sketch[0] == 1 and sorted(raised.tolist()) == [0] * (len(counters) - 4) + [1] * 4
-    assert (raised.reshape(admission.ROWS, width).sum(1) == 1).all()
-    # Full counters stay so; one below them is raised.
-    for seen in (2 ** bits - 1, 2 ** bits - 2):
-        counters[:], sketch[0] = seen, 0
-        refused(sketch, width, key, least)
-        assert (counters.reshape(admission.ROWS, width).max(1) == 2 ** bits - 1).all()
-        assert (counters == seen).sum() >= len(counters) - 4
-    # One key among many others: as many lookups as it must have, without their making it forgotten.
-    sketch[:], others = 0, 1000 + np.arange(width // 4)
-    sketch[0] = limit - 3 * (1 + len(others))
-    for number in range(12):
-        out = refused(sketch, width, np.concatenate([key, others + number * width]), least)
-        assert out.all()
-    # 3 of 12 were halved; what other keys have added to all four counters comes on top.
-    shown = min(counters.reshape(admission.ROWS, width)[row, column]
-                for row, column in enumerate(np.argmax(raised.reshape(admission.ROWS, width), 1)))
-    assert 9 + 1 <= shown
+    places = np.flatnonzero(counters_of(sketch, least))
+    assert (counters_of(sketch, least)[places] == 1).all() and (places // width).tolist() == [0, 1, 2, 3]
+    return places
+
+
+@pytest.mark.parametrize("least", [2, 9, 200, 300, 70000])  # of counters of a byte, two and four
+def test_counters_are_halved_while_they_are_too_full(seed, least):
+    """Each without its neighbours: any numbers, few that are large, many that are small, and those at both bounds."""
+    random = np.random.RandomState(seed)
+    width, key, most = 1 << 9, np.array([random.randint(2 ** 62)], np.int64), 2 ** admission.counter_bits(least) - 1
+    n, load, bound = admission.ROWS * width, least // 8 * 2, admission.ROWS * width * 43 // 64
+    places, halved = places_of(key, width, least), []
+    assert len(counters_of(np.zeros(admission.sketch_words(width, least), np.int64), least)) == n
+    order = np.concatenate([places, np.setdiff1d(random.permutation(n), places)])  # those of the key are not 0 before
+    for full, value in ((n, None), (n // 2, most), (n, 1), (n, load), (n, load + 1), (n, most), (0, 0),
+                        (bound, most), (bound - 1, most), (4, most - 1)):
+        before = np.zeros(n, np.int64)
+        before[order[:full]] = value if value is not None else random.randint(0, most + 1, full, dtype=np.uint64)
+        for counted in (width // 16 - 1, width // 16 - 2):
+            sketch = np.zeros(admission.sketch_words(width, least), np.int64)
+            counters_of(sketch, least)[:], sketch[0] = before, counted
+            refused(sketch, width, key, least)
+            expected, halvings = before.copy(), 0
+            expected[places] = np.minimum(expected[places] + 1, most)
+            while counted + 1 == width // 16 and 64 * (expected > 0).sum() >= 43 * n and expected.sum() >= load * n:
+                expected, halvings = expected // 2, halvings + 1
+            np.testing.assert_array_equal(counters_of(sketch, least), expected)
+            assert sketch[0] == (0 if counted + 1 == width // 16 else counted + 1)
+            halved.append(halvings)
+    assert min(halved[1::2]) == max(halved[1::2]) == 0 and max(halved) > 1
+    assert halved[2] == halved[16] == halved[18] == 0 and halved[14] > 0
 
 
 def test_draws_are_a_function_of_seed_table_key_and_tick(seed):

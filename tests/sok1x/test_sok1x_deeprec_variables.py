@@ -133,6 +133,19 @@ def test_filters(option):
     assert trained.step(8) == [[0.5, 0.5]]
 
 
+@pytest.mark.parametrize("often, probability", [(2, 0.9), (5, 0.01), (12, 0.05)])
+def test_a_filter_of_as_many_keys_as_it_is_for(seed, often, probability):
+    """Each of them gets its row when it is due, or before."""
+    trained = Trained(Option(filter_option=deeprec.CBFFilter(often, 4096, probability)), initializer=1.0)
+    keys = np.random.RandomState(seed).permutation(10 ** 6)[:4096]
+    for number in range(often):
+        for some in np.array_split(keys, 3):
+            trained.step(*some)
+        with_rows = len(trained.session.run(trained.keys))
+        assert number or with_rows < 1.1 * probability * len(keys)
+    assert with_rows == len(keys)
+
+
 def test_a_filter_beyond_a_byte():
     trained = Trained(Option(filter_option=deeprec.CounterFilter(300)), initializer=tf.ones_initializer())
     read = [trained.step(7)[0][0] for _ in range(301)]

@@ -1,13 +1,13 @@
 """What decides which new keys get rows, from the shards of any number of ranks: part 'admission' of a table's files.
 
 It is int64 [1 + words]: the tick of the last training lookup, which draws are made of, and the sketch (how many keys it
-has counted, then its counters; see cuda_kernels/admission.cu), if the table has one.
+has counted since somebody looked how full it is, then its counters; see cuda_kernels/admission.cu), if the table has
+one.
 
 On as many ranks as have saved, each gets its own back. Else a rank gets one sketch for all shards in which its keys may
 be. A key was counted on one rank, and has its counters in the same places on all: so the greatest of each counter is
-never below what the key's own rank had there, and nearer to it than the sum, which would be another bound. What such a
-sketch has counted is the sum of what they had: so the stated error holds on. If that is as much as a sketch counts
-before its counters are halved, they are halved at once, until it is less.
+never below what the key's own rank had there, and nearer to it than the sum, which would be another bound. Such a
+sketch may be too full: the next lookup looks, and halves its counters then.
 """
 from typing import Callable, Iterator, Sequence
 
@@ -19,7 +19,7 @@ from sok1x.checkpoint.files.shard_names import ADMISSION
 _DTYPES = {0: np.uint8, 8: np.uint8, 16: np.uint16, 32: np.uint32}
 
 
-def chunks(checkpoint: Checkpoint, table: str, shards: Sequence[int], limit: int) -> Iterator[np.ndarray]:
+def chunks(checkpoint: Checkpoint, table: str, shards: Sequence[int], due: int) -> Iterator[np.ndarray]:
     """Yields int64 [n] after int64 [n]: one part made of those of several ranks.
 
     Memory is two chunks of a file, whatever the number of shards.
@@ -27,7 +27,7 @@ def chunks(checkpoint: Checkpoint, table: str, shards: Sequence[int], limit: int
     Args:
         checkpoint, table: where it is, and the table's name there; it has the part.
         shards: the ranks that saved what counts here, at least one.
-        limit: how many keys a sketch counts before it is halved.
+        due: how many keys a sketch counts until the next lookup looks how full it is.
 
     Raises:
         DamagedError: a file is not what was saved.
@@ -45,15 +45,11 @@ def chunks(checkpoint: Checkpoint, table: str, shards: Sequence[int], limit: int
             yield read(shards[0], first, min(step, count - first))
         return
     head = 2 if bits else 1
-    heads = [read(shard, 0, head) for shard in shards]
-    counted, halvings = sum(int(one[-1]) for one in heads), 0
-    while bits and counted >= limit:
-        counted, halvings = counted // 2, halvings + 1
+    ticks = [int(read(shard, 0, 1)[0]) for shard in shards]
     for first in range(0, count, step):
-        values = _greatest(read, shards, first, min(step, count - first), bits)
-        values = _halved(values, halvings, bits).view(np.int64)
+        values = _greatest(read, shards, first, min(step, count - first), bits).view(np.int64)
         if first == 0:
-            values[:head] = ([max(int(one[0]) for one in heads)] + [counted])[:head]
+            values[:head] = [max(ticks), due][:head]
         yield values
 
 
@@ -63,13 +59,4 @@ def _greatest(read: Callable[[int, int, int], np.ndarray], shards: Sequence[int]
     values = read(shards[0], first, n).view(_DTYPES[bits])
     for shard in shards[1:]:
         np.maximum(values, read(shard, first, n).view(_DTYPES[bits]), out=values)
-    return values
-
-
-def _halved(values: np.ndarray, halvings: int, bits: int) -> np.ndarray:
-    """The counters, halved so often."""
-    if halvings >= bits > 0:
-        values[...] = 0
-    elif halvings:
-        values >>= values.dtype.type(halvings)
     return values

@@ -188,8 +188,8 @@ class TableSource:
         forgetting = self._wanted.forgetting
         if forgetting is None or not self.has_admission:
             return None
-        limit = admission.halved_at(forgetting.sketch_width, forgetting.admit_after)
-        return admission_counts.chunks(self._checkpoint, self._name, self.shards, limit)
+        due = admission.looked_at(forgetting.sketch_width)
+        return admission_counts.chunks(self._checkpoint, self._name, self.shards, due)
 
     def _parts(self) -> Sequence[str]:
         return [part for part in self._wanted.parts if part in self._table.parts]
