@@ -31,3 +31,9 @@ def test_a_manager_says_what_its_checkpoint_has_not(ranks, tmp_path):
 def test_what_saves_have_left_that_died_goes_and_nothing_else(ranks, tmp_path):
     finished = run_ranks(ranks, os.path.join(HERE, "program_left_shards.py"), tmp_path, timeout=300)
     assert finished.out.count("ok") == ranks
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_what_another_job_replaces_meanwhile(ranks, tmp_path):
+    finished = run_ranks(ranks, os.path.join(HERE, "program_replaced_prefixes.py"), tmp_path, timeout=300)
+    assert finished.out.count("ok") == ranks

@@ -43,13 +43,13 @@ class Place(NamedTuple):
         prefix: the path, absolute; or a URL of another file system than the mounted ones.
         mark: a `Mark`'s values; None where nobody's shards are there.
         has_tables: whether there are values for shards; without a mark they are those of one rank.
-        error: why nothing can be read.
+        error: what was raised where nothing can be read.
     """
 
     prefix: str
     mark: Optional[List[Any]] = None
     has_tables: bool = False
-    error: Optional[str] = None
+    error: Optional[Exception] = None
 
 
 def here() -> Tuple[int, int]:
@@ -124,7 +124,7 @@ def place(path: str, saver: Any = None) -> Place:
         rank, ranks = reader.get_tensor(one_rank.MARK)
         return found._replace(has_tables=True, mark=[int(rank), int(ranks), token])
     except Exception as error:  # whatever it is, the other ranks must hear of it
-        return found._replace(error=str(getattr(error, "message", error)))
+        return found._replace(error=error)
 
 
 def _has_tables(path: str, reader: Any, saver: Any) -> bool:

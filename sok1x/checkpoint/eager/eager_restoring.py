@@ -11,6 +11,7 @@ from sok1x.checkpoint.eager import eager_places
 from sok1x.checkpoint.eager.eager_places import Mark, Place
 from sok1x.checkpoint.errors import CheckpointError, DamagedError, MismatchError
 from sok1x.checkpoint.files import prefixes
+from sok1x.checkpoint.session.restoring import REPLACED
 from sok1x.checkpoint.session.tables import tables_of
 from sok1x.checkpoint.session.talk import talk
 from sok1x.core.eagerly import eager, eager_slots
@@ -35,27 +36,31 @@ def restored(stock: Callable[..., Any]) -> Callable[..., Any]:
                 "{} is of sok.CheckpointManager, or of a tf.train.Saver on several ranks, where tf.train.Checkpoint "
                 "finds no tables. Restore it with sok.CheckpointManager").format(path))
         place = eager_places.place(path, self)
-        if not (place.has_tables or place.error and ours):
-            return stock(self, save_path, options)
         rank, ranks = eager_places.here()
+        if place.error is not None and (ranks == 1 or not ours):
+            raise place.error  # a second look might find tables, of which the other ranks do not hear
+        if place.error is None and not place.has_tables:
+            return stock(self, save_path, options)
         joined.world()
         if ranks == 1:
             _prefix_of([place], path)
-            return _load(stock, self, save_path, options)
+            return _load_one(stock, self, save_path, options, place.mark)
         with talk().about("a tf.train.Checkpoint restores tables"):
-            places = [Place(*told) for told in talk().exchange(None, list(place))]
-        if place.error is not None:
-            return stock(self, save_path, options)  # which has words about it
-        for other, one in enumerate(places):
-            if one.error is not None:
-                raise CheckpointError("{}: {}".format(launch.starting(other), one.error))
+            places = [Place(*told) for told in talk().agree(None, lambda: _found(place))]
         status: List[Any] = []
         with talk().about("a tf.train.Checkpoint restores tables from {}".format(places[0].prefix)):
-            prefix = _prefix_of(places, path)
-            talk().agree(None, lambda: _expect_there(prefix, rank, places[0]))
-            talk().agree(None, lambda: status.append(_load(stock, self, prefix, options)))
+            prefix, mark = _prefix_of(places, path)
+            talk().agree(None, lambda: _expect_there(path, place, prefix, mark))
+            talk().agree(None, lambda: status.append(_load_one(stock, self, prefix, options, mark)))
         return status[0]
     return restore
+
+
+def _found(place: Place) -> List[Any]:
+    """What is told of it to the other ranks, if it can be read."""
+    if place.error is not None:
+        raise place.error
+    return list(place)
 
 
 def restored_later(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,6 +80,24 @@ def _tables_of(trackable: Any) -> List[EmbeddingVariable]:
     except ValueError:  # there is something that could not be saved, and may be restored
         return []
     return [one for one in objects if isinstance(one, EmbeddingVariable)]
+
+
+def _load_one(stock: Callable[..., Any], saver: Any, prefix: str, options: Any, mark: Optional[List[Any]]) -> Any:
+    """Loads all of one save: another job may put its own in the place of this one at any time, or remove it.
+
+    Raises:
+        CheckpointError: it has, and what has been loaded may be of both.
+    """
+    try:
+        status = _load(stock, saver, prefix, options)
+    except Exception:  # TensorFlow's too
+        if eager_places.place(prefix).mark != mark:
+            raise CheckpointError(REPLACED.format(prefix)) from None
+        raise
+    now = eager_places.place(prefix)
+    if now.mark != mark and (now.mark is not None or eager_places.is_there(prefix)):  # one that is gone was read whole
+        raise CheckpointError(REPLACED.format(prefix))
+    return status
 
 
 def _load(stock: Callable[..., Any], saver: Any, prefix: str, options: Any) -> Any:
@@ -129,11 +152,12 @@ def _restore_of(variable: Any) -> int:
     return int(getattr(variable, "_update_uid", -1))  # it is there when some tf.train.Checkpoint has had the variable
 
 
-def _prefix_of(places: List[Place], path: str) -> str:
-    """This rank's checkpoint, of what all ranks name; it calls that `path`, as when it has saved there.
+def _prefix_of(places: List[Place], path: str) -> Tuple[str, Optional[List[Any]]]:
+    """This rank's checkpoint, of what all ranks name, and its mark; it calls that `path`, as when it has saved there.
 
     Raises:
         MismatchError: that does not fit.
+        CheckpointError: ranks have looked before and after another job has replaced it.
     """
     rank, ranks = eager_places.here()
     paths = [place.prefix for place in places]
@@ -158,14 +182,21 @@ def _prefix_of(places: List[Place], path: str) -> str:
                 "{} has the shards of rank {} of {}, and {} restores it; nothing has changed. Give all ranks one path, "
                 "or each the one that it has saved to").format(place.prefix, mark.rank, ranks, launch.named(other)))
     if len({str(place.mark and place.mark[2]) for place in places}) > 1:
+        if together:
+            raise CheckpointError(REPLACED.format(path))
         raise MismatchError("The ranks restore different checkpoints: {}.".format(eager_places.by_rank(paths)))
-    token = places[rank].mark
-    return path if token is None or not together else eager_places.of_rank(path, Mark(rank, ranks, token[2]))
+    found = places[rank].mark
+    if found is None or not together:
+        return path, found
+    own = Mark(rank, *found[1:])
+    return eager_places.of_rank(path, own), list(own)
 
 
-def _expect_there(prefix: str, rank: int, first: Place) -> None:
-    """Raises DamagedError where this rank's checkpoint is not of the save that it is to be of."""
+def _expect_there(path: str, before: Place, prefix: str, mark: Optional[List[Any]]) -> None:
+    """Raises CheckpointError where this rank's checkpoint is not of the save that there was `before` under `path`."""
+    if eager_places.place(path).mark != before.mark:
+        raise CheckpointError(REPLACED.format(path))
     place = eager_places.place(prefix)
-    if first.mark is not None and place.mark != [rank] + first.mark[1:]:
+    if place.mark != mark:
         raise DamagedError("{}, which has the shards of {}, is missing or damaged{}".format(
-            prefix, launch.named(rank), ": " + place.error if place.error else ""))
+            prefix, launch.named(eager_places.here()[0]), "" if place.error is None else ": {}".format(place.error)))

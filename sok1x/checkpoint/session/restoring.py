@@ -17,8 +17,8 @@ from sok1x.checkpoint.session.transfer import Transfer
 from sok1x.core.eagerly import eager
 from sok1x.graph_ops.transfer import shard_transfer
 
-_REPLACED = ("Another job has replaced or removed the checkpoint in {} while it was being restored, so that what has "
-             "been restored may be of two saves: restore it again.")
+REPLACED = ("Another job has replaced or removed the checkpoint in {} while it was being restored, so that what has "
+            "been restored may be of two saves: restore it again.")
 
 
 class Restored(NamedTuple):
@@ -74,7 +74,7 @@ class Restoring:
         sources: List[TableSource] = []
         tokens = self._ranks.agree(session, lambda: self._check(found.folder, sources))
         if len(set(tokens)) > 1:
-            raise CheckpointError(_REPLACED.format(found.folder))
+            raise CheckpointError(REPLACED.format(found.folder))
         self._ranks.agree(session, lambda: self._load_one(session, found.folder, tokens[0], sources))
         return found
 
@@ -84,10 +84,10 @@ class Restoring:
             self._load(session, dense_saver.dense_prefix(Checkpoint(folder)), sources)
         except Exception:  # TensorFlow's too
             if _token(folder) != token:
-                raise CheckpointError(_REPLACED.format(folder)) from None
+                raise CheckpointError(REPLACED.format(folder)) from None
             raise
         if _token(folder) not in (token, None):  # one that is gone has been read whole
-            raise CheckpointError(_REPLACED.format(folder))
+            raise CheckpointError(REPLACED.format(folder))
 
     def _find(self, step: Optional[int]) -> Any:
         """Rank 0 looks, for another job may be saving a newer one at this moment."""

@@ -1,0 +1,191 @@
+"""Run by test_eager_objects.py: tf.train.Checkpoint.restore of what another job saves anew, or removes, meanwhile.
+
+Either all of one save is restored, on all ranks, or all of them say that it is not.
+"""
+import functools
+import glob
+import os
+import shutil
+import sys
+from unittest import mock
+
+import numpy as np
+import tensorflow as tf
+
+tf.compat.v1.enable_v2_behavior()
+import sok1x as sok  # noqa: E402
+from sok1x import launch  # noqa: E402
+from sok1x.checkpoint.eager import eager_restoring  # noqa: E402
+from sok1x.checkpoint.session.talk import talk  # noqa: E402
+
+KEYS = np.arange(8)
+REPLACED = "Another job has replaced or removed the checkpoint in"
+
+
+class Model:
+    def __init__(self):
+        self.table = sok.DynamicVariable(dimension=2, init_capacity=len(KEYS))
+        self.weight = tf.Variable(0.0)
+        self.checkpoint = tf.train.Checkpoint(table=self.table, weight=self.weight)
+
+    def put(self, number):
+        sok.assign(self.table, tf.constant(KEYS), tf.fill([len(KEYS), 2], float(number)))
+        self.weight.assign(number)
+
+    def expect(self, number):
+        keys, rows = sok.export(self.table)
+        assert len(keys) and (rows.numpy() == number).all() and self.weight.numpy() == number, (rows, self.weight)
+
+
+def barrier():
+    talk().exchange(None, None)
+
+
+def names_of(prefix):
+    return glob.glob(glob.escape(prefix) + ".*")
+
+
+def remove(prefix):
+    for name in names_of(prefix):
+        (shutil.rmtree if os.path.isdir(name) else os.remove)(name)
+
+
+def replace(prefix, other):
+    """What another job has saved to `other` has the name of this prefix."""
+    remove(prefix)
+    for name in names_of(other):
+        (shutil.copytree if os.path.isdir(name) else shutil.copyfile)(name, prefix + name[len(other):])
+
+
+def error_of(call):
+    try:
+        call()
+    except Exception as error:
+        return error
+    return None
+
+
+def check_failed_looks(model, path):
+    """One rank cannot read for a moment, as where another job is writing the index: nothing is restored anywhere."""
+    world, stock = launch.current(), tf.compat.v1.train.NewCheckpointReader
+    model.put(-1)
+    for failing in range(world.size):
+        barrier()
+        fails = [failing == world.rank]
+
+        def reader(prefix):
+            if fails and fails.pop():
+                raise tf.errors.DataLossError(None, None, "file is too short to be an sstable")
+            return stock(prefix)
+        with mock.patch.object(tf.compat.v1.train, "NewCheckpointReader", reader):
+            error = error_of(lambda: model.checkpoint.restore(path))
+        assert "file is too short to be an sstable" in str(error), error
+        assert isinstance(error, tf.errors.DataLossError) == (failing == world.rank), repr(error)
+        assert failing == world.rank or "Rank {}: ".format(failing) in str(error), error
+        model.expect(-1)
+    assert isinstance(error_of(lambda: model.checkpoint.restore(path + "none")), tf.errors.NotFoundError)
+    model.checkpoint.restore(path)
+    model.expect(1)
+
+
+def check_failed_looks_before_tables(path):
+    """Where there is no table yet a rank does not know that others wait: it takes no other look of its own."""
+    stock, told = tf.compat.v1.train.NewCheckpointReader, []
+
+    def reader(prefix):
+        if not told:
+            told.append(prefix)
+            raise tf.errors.DataLossError(None, None, "file is too short to be an sstable")
+        return stock(prefix)
+    with mock.patch.object(tf.compat.v1.train, "NewCheckpointReader", reader):
+        assert isinstance(error_of(lambda: tf.train.Checkpoint().restore(path)), tf.errors.DataLossError)
+    barrier()
+
+
+def check_changed(model, path, change, where, changes):
+    """Rank 0 changes the files as another job does, before or after something; either it is told, or all is restored.
+
+    Args:
+        change: what is done.
+        where: (module, name of the function, whether before or after it).
+        changes: whether variables may have changed, of what is told; None: nothing is.
+    """
+    world, (module, name, before) = launch.current(), where
+    function, done = getattr(module, name), []
+
+    def at_once(*arguments, **options):
+        if before and not done:
+            done.append(barrier)
+            if world.rank == 0:
+                change()
+            barrier()
+        result = function(*arguments, **options)
+        if not before and not done:
+            done.append(barrier)
+            barrier()
+            if world.rank == 0:
+                change()
+            barrier()
+        return result
+    model.put(-1)
+    with mock.patch.object(module, name, at_once):
+        error = error_of(lambda: model.checkpoint.restore(path))
+    if changes is None:
+        assert error is None, error
+        model.expect(1)
+        return
+    assert REPLACED in str(error), error
+    if not changes:
+        model.expect(-1)
+    barrier()
+
+
+def check_all(model, folder):
+    path, saves = os.path.join(folder, "best"), [os.path.join(folder, "save{}".format(number)) for number in (1, 2)]
+    for number, save in enumerate(saves):
+        model.put(number + 1)
+        model.checkpoint.write(save)
+    restore = functools.partial(replace, path, saves[0])
+    look, load = (eager_restoring, "_prefix_of"), (eager_restoring, "_load")
+    for change in (functools.partial(replace, path, saves[1]), functools.partial(remove, path)):
+        removed = change.func is remove
+        for where, changes in ((look + (False,), False), (load + (True,), True), (load + (False,), True)):
+            barrier()
+            if launch.current().rank == 0:
+                restore()
+            barrier()
+            # One that has gone has been read whole.
+            check_changed(model, path, change, where, None if removed and where == load + (False,) else changes)
+        if not removed:
+            model.checkpoint.restore(path)
+            model.expect(2)
+    barrier()
+    if launch.current().rank == 0:
+        restore()
+    barrier()
+    check_failed_looks(model, path)
+    check_failed_looks_before_tables(path)
+
+
+def check_own_paths(model, folder):
+    """Each rank has a path of its own, and rank 0's is of another save when it is loaded."""
+    rank = launch.current().rank
+    saves = [os.path.join(folder, "own", "{}-{}".format(number, rank)) for number in (1, 2)]
+    for number, save in enumerate(saves):
+        model.put(number + 1)
+        model.checkpoint.write(save)
+    check_changed(model, saves[0], functools.partial(replace, *saves), (eager_restoring, "_load", True), True)
+    error = error_of(lambda: model.checkpoint.restore(saves[0]))
+    assert "The ranks restore different checkpoints" in str(error), error
+
+
+def main(folder):
+    sok.init()
+    model = Model()
+    check_all(model, folder)
+    check_own_paths(model, folder)
+    print("rank", launch.current().rank, "ok")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
