@@ -26,7 +26,7 @@ class Model:
     def __init__(self):
         self.table = sok.DynamicVariable(dimension=2, init_capacity=len(KEYS))
         self.weight = tf.Variable(0.0)
-        self.checkpoint = tf.train.Checkpoint(table=self.table, weight=self.weight)
+        self.checkpoint = tf.train.Checkpoint(table=self.table, weight=self.weight, no_values=tf.Module())
 
     def put(self, number):
         sok.assign(self.table, tf.constant(KEYS), tf.fill([len(KEYS), 2], float(number)))
@@ -167,6 +167,32 @@ def check_all(model, folder):
     check_failed_looks_before_tables(path)
 
 
+def check_made_later(model, folder):
+    """What is made after a restore reads its value then: what it was found to be at the restore, or all are told."""
+    path, other = os.path.join(folder, "later"), os.path.join(folder, "other")
+    for number, save in enumerate((path, other)):
+        model.put(number + 1)
+        model.checkpoint.write(save)
+    touch = functools.partial(os.utime, path + ".index")  # the same save, in files that are not as they were
+    for change in (touch, functools.partial(replace, path, other), functools.partial(remove, path)):
+        twin = Model()
+        twin.put(-1)
+        late = tf.train.Checkpoint()
+        late.read(path)
+        barrier()
+        if launch.current().rank == 0:
+            change()
+        barrier()
+        for name in ("weight", "table"):
+            error = error_of(lambda: setattr(late, name, getattr(twin, name)))
+            assert (change is touch) == (error is None), (change, error)
+            assert error is None or REPLACED in str(error), error
+        late.no_values = tf.Module()  # which leaves nothing to read
+        if change is touch:
+            twin.expect(1)
+        barrier()
+
+
 def check_own_paths(model, folder):
     """Each rank has a path of its own, and rank 0's is of another save when it is loaded."""
     rank = launch.current().rank
@@ -184,6 +210,7 @@ def main(folder):
     model = Model()
     check_all(model, folder)
     check_own_paths(model, folder)
+    check_made_later(model, folder)
     print("rank", launch.current().rank, "ok")
 
 

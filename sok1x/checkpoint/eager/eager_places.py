@@ -75,6 +75,15 @@ def is_there(path: str) -> bool:
     return os.path.exists(_beside(path, ".index"))
 
 
+def index_of(path: str) -> Any:
+    """What tells the index's file of this prefix from one that has been written since; None where there is none."""
+    try:
+        found = os.stat(_beside(path, ".index"))
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
 def remove(prefix: str) -> None:
     """Removes what a save has written, or begun to, as far as that is possible."""
     for path in glob.glob(glob.escape(prefix) + ".*") + [prefix + "_temp"]:  # TensorFlow's folder while it writes

@@ -1,7 +1,8 @@
 """What `tf.train.Checkpoint` has saved of tables, back on as many ranks: see eager_checkpoints.py."""
 import contextlib
 import os
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+import weakref
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -67,11 +68,30 @@ def restored_later(stock: Callable[..., Any]) -> Callable[..., Any]:
     """In place of CheckpointPosition.restore, which TensorFlow calls for all that a `tf.train.Checkpoint` gets after it
     was restored: a table, or what has some."""
     def restore(self: Any, trackable: Any, *args: Any, **kwargs: Any) -> Any:
-        if _loading.value or not tf.executing_eagerly() or shard_variable.are_left_out():
+        if _loading.value or shard_variable.are_left_out():
             return stock(self, trackable, *args, **kwargs)
-        with _noted(one for one in _tables_of(trackable) if one._update_uid < self.restore_uid):
-            return stock(self, trackable, *args, **kwargs)
+        save: Optional[_Save] = _saves.get(self.checkpoint)
+        with contextlib.nullcontext() if save is None else _of_one_save(*save, lambda: _has_values(self)):
+            if not tf.executing_eagerly():
+                return stock(self, trackable, *args, **kwargs)
+            with _noted(one for one in _tables_of(trackable) if one._update_uid < self.restore_uid):
+                return stock(self, trackable, *args, **kwargs)
     return restore
+
+
+def _has_values(position: Any) -> bool:
+    """Whether TensorFlow has found a value for the object of a CheckpointPosition, or for one that this has."""
+    checkpoint, waiting = position.checkpoint, [position._proto_id]
+    seen: Set[int] = set()
+    while waiting:
+        number = waiting.pop()
+        if number not in seen and number in checkpoint.object_by_proto_id:
+            seen.add(number)
+            node = checkpoint.object_graph_proto.nodes[number]
+            if node.attributes:
+                return True
+            waiting.extend(child.node_id for child in node.children)
+    return False
 
 
 def _tables_of(trackable: Any) -> List[EmbeddingVariable]:
@@ -82,22 +102,51 @@ def _tables_of(trackable: Any) -> List[EmbeddingVariable]:
     return [one for one in objects if isinstance(one, EmbeddingVariable)]
 
 
+class _Save(NamedTuple):
+    """What a rank restores from: a prefix, the mark that is there, and the file of the index that has been seen with it
+    (`eager_places.index_of`), or None."""
+
+    prefix: str
+    mark: Optional[List[Any]]
+    index: Any
+
+
+_saves: Any = weakref.WeakKeyDictionary()  # {TensorFlow's of a restore: _Save}; what is made later is read later
+
+
 def _load_one(stock: Callable[..., Any], saver: Any, prefix: str, options: Any, mark: Optional[List[Any]]) -> Any:
-    """Loads all of one save: another job may put its own in the place of this one at any time, or remove it.
+    """Loads all of one save. Raises CheckpointError where it may be of two."""
+    index = eager_places.index_of(prefix)
+    with _of_one_save(prefix, mark):
+        status = _load(stock, saver, prefix, options)
+    if mark is not None:
+        _saves[status._checkpoint] = _Save(prefix, mark, index)
+    return status
+
+
+@contextlib.contextmanager
+def _of_one_save(prefix: str, mark: Optional[List[Any]], index: Any = None,
+                 has_read: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """Inside, TensorFlow reads a checkpoint; another job may put its own in its place, or remove it, at any time.
+
+    Args:
+        prefix, mark, index: as in a `_Save`. Where that file is still there nobody looks for the mark.
+        has_read: whether it has, asked where there is another file: it may have had nothing to read.
 
     Raises:
-        CheckpointError: it has, and what has been loaded may be of both.
+        CheckpointError: another job has, and what has been read may be of both saves.
     """
     try:
-        status = _load(stock, saver, prefix, options)
-    except Exception:  # TensorFlow's too
+        yield
+    except Exception as error:  # TensorFlow's too
         if eager_places.place(prefix).mark != mark:
-            raise CheckpointError(REPLACED.format(prefix)) from None
+            raise CheckpointError(REPLACED.format(prefix)) from error
         raise
+    if index is not None and eager_places.index_of(prefix) == index or not has_read():
+        return
     now = eager_places.place(prefix)
     if now.mark != mark and (now.mark is not None or eager_places.is_there(prefix)):  # one that is gone was read whole
         raise CheckpointError(REPLACED.format(prefix))
-    return status
 
 
 def _load(stock: Callable[..., Any], saver: Any, prefix: str, options: Any) -> Any:
