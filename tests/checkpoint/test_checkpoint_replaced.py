@@ -1,9 +1,11 @@
-"""A checkpoint whose folder another job replaces, or removes, while it is being restored: never half of each."""
+"""A checkpoint that another job replaces, or removes, while it is being restored: never half of each."""
+import os
 import shutil
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from ranks import run_ranks
 
 import sok1x as sok
 from sok1x.checkpoint import CheckpointError
@@ -43,3 +45,11 @@ def test_a_checkpoint_that_goes_while_it_is_restored(tmp_path, monkeypatch, remo
             assert manager.restore(session) == 5
             np.testing.assert_array_equal(session.run(table), np.full([8, 2], 1.0))
             assert session.run(dense) == 1.0
+
+
+def test_one_ranks_checkpoint_that_goes_while_several_restore_it(tmp_path):
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_replaced_one_rank.py")
+    run_ranks(1, program, tmp_path, "saved", timeout=180)
+    finished = run_ranks(2, program, tmp_path, "replaced", "removed", timeout=180)
+    for rank in range(2):
+        assert "rank {} did removed\n".format(rank) in finished.out, str(finished)

@@ -1,4 +1,5 @@
 """Tables in the checkpoints that `tf.train.Saver` writes on one rank, where they are variables among others."""
+import hashlib
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 import numpy as np
@@ -22,6 +23,18 @@ def rank_and_ranks(prefix: str) -> Optional[Tuple[int, int]]:
         return None
     rank, ranks = reader.get_tensor(MARK)
     return int(rank), int(ranks)
+
+
+def token_of(prefix: str) -> Optional[str]:
+    """What tells a save from others to this prefix: a digest of the index, in which is a checksum of every value.
+
+    None where there is no index: no checkpoint, or one of the format that TensorFlow had first.
+    """
+    try:
+        with tf.gfile.GFile(prefix + ".index", "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except tf.errors.OpError:
+        return None
 
 
 def has_too_many_rows(prefix: str, tables: List[TableState]) -> bool:

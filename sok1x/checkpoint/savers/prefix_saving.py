@@ -122,14 +122,15 @@ class PrefixRestoring(Restoring):
     def restore_one_ranks(self, session: tf.Session, prefix: str) -> None:
         """Restores what TensorFlow's Saver has saved on one rank, on several. Raises CheckpointError, as `restore`."""
         sources: List[OneRankSource] = []
-        self._ranks.agree(session, lambda: self._check_one_ranks(prefix, sources))
-        self._ranks.agree(session, lambda: self._load(session, prefix, sources))
+        self._restore_one(session, prefix, one_rank.token_of, lambda: self._check_one_ranks(prefix, sources),
+                          lambda: self._load(session, prefix, sources))
 
-    def _check_one_ranks(self, prefix: str, sources: List[OneRankSource]) -> None:
-        world = launch.current()
+    def _check_one_ranks(self, prefix: str, sources: List[OneRankSource]) -> Optional[str]:
+        world, token = launch.current(), one_rank.token_of(prefix)
         for table in self._tables:
             source = OneRankSource(prefix, table.table, world.rank, world.size, wanted(table.table))
             source.check()
             sources.append(source)
         if self._dense is not None:
             self._dense.check_prefix(prefix, prefix)
+        return token

@@ -1,5 +1,5 @@
 """All state of a training run from a checkpoint, by all ranks together, whatever number of ranks saved it."""
-from typing import Any, List, NamedTuple, Optional
+from typing import Any, Callable, List, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -72,22 +72,35 @@ class Restoring:
     def restore_folder(self, session: tf.Session, found: Restored) -> Restored:
         """Restores a checkpoint that is known; otherwise as `restore`."""
         sources: List[TableSource] = []
-        tokens = self._ranks.agree(session, lambda: self._check(found.folder, sources))
-        if len(set(tokens)) > 1:
-            raise CheckpointError(REPLACED.format(found.folder))
-        self._ranks.agree(session, lambda: self._load_one(session, found.folder, tokens[0], sources))
+        self._restore_one(session, found.folder, _token, lambda: self._check(found.folder, sources),
+                          lambda: self._load(session, dense_saver.dense_prefix(Checkpoint(found.folder)), sources))
         return found
 
-    def _load_one(self, session: tf.Session, folder: str, token: str, sources: List[TableSource]) -> None:
-        """Loads all of one save: another job may put its own in the place of this one at any time."""
-        try:
-            self._load(session, dense_saver.dense_prefix(Checkpoint(folder)), sources)
-        except Exception:  # TensorFlow's too
-            if _token(folder) != token:
-                raise CheckpointError(REPLACED.format(folder)) from None
-            raise
-        if _token(folder) not in (token, None):  # one that is gone has been read whole
-            raise CheckpointError(REPLACED.format(folder))
+    def _restore_one(self, session: tf.Session, where: str, token_of: Callable[[str], Optional[str]],
+                     check: Callable[[], Optional[str]], load: Callable[[], None]) -> None:
+        """Restores all of one save: another job may put its own in the place of this one at any time.
+
+        Args:
+            session: talks.
+            where: the checkpoint's folder, or prefix.
+            token_of: gives that of the save that lies there now; None where there is none any more.
+            check: finds out whether this rank can load it, and gives the save's token.
+            load: loads it.
+        """
+        tokens = self._ranks.agree(session, check)
+        if len(set(tokens)) > 1:
+            raise CheckpointError(REPLACED.format(where))
+
+        def load_one() -> None:
+            try:
+                load()
+            except Exception:  # TensorFlow's too
+                if token_of(where) != tokens[0]:
+                    raise CheckpointError(REPLACED.format(where)) from None
+                raise
+            if token_of(where) not in (tokens[0], None):  # one that is gone has been read whole
+                raise CheckpointError(REPLACED.format(where))
+        self._ranks.agree(session, load_one)
 
     def _find(self, step: Optional[int]) -> Any:
         """Rank 0 looks, for another job may be saving a newer one at this moment."""
