@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import sys
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -109,6 +110,31 @@ def check_failed_saves(model, path):
         model.check(path, number)
 
 
+def check_saved_and_told_otherwise(model, path):
+    """What rank 0 calls back fails when all is saved, and then the others cannot look for a moment: all stays."""
+    def refuse(saved):
+        raise ValueError("refused " + saved)
+
+    def unreadable(*_):
+        raise tf.errors.DataLossError(None, None, "unreadable")
+    model.put(1)
+    model.checkpoint.write(path)
+    model.put(2)
+    with mock.patch.object(tf.compat.v1.train, "NewCheckpointReader", unreadable):
+        try:
+            model.checkpoint.write(path, tf.train.CheckpointOptions(experimental_write_callbacks=[refuse]))
+        except Exception as error:
+            assert "refused " + path in str(error), error
+        else:
+            raise AssertionError("no error")
+    barrier()
+    model.put(-1)
+    model.checkpoint.read(path).assert_consumed()
+    model.expect(2)
+    model.checkpoint.write(path)
+    model.check(path, 2)
+
+
 def check_in_its_thread(model, path):
     """On one rank: what several had saved there goes when the thread has written what takes its place, not before."""
     os.makedirs(path + ".ranks")
@@ -156,6 +182,7 @@ def main(folder):
     else:
         check_what_dead_saves_left(model, os.path.join(folder, "of dead.ones", "saved.v1"))
         check_failed_saves(model, os.path.join(folder, "failed", "saved"))
+        check_saved_and_told_otherwise(model, os.path.join(folder, "told", "saved"))
         check_as_it_is_written(model, folder)
     print("rank", launch.current().rank, "ok")
 

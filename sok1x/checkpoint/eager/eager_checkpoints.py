@@ -135,8 +135,11 @@ def _save_together(save: Callable[..., Any], path: str, mark: Mark, options: Any
         talk().agree(None, others)
         talk().agree(None, first)
     except BaseException:
-        if mark.rank and eager_places.place(path).mark != [0, mark.ranks, mark.token]:
-            eager_places.remove(own)
+        if mark.rank:
+            first_one = eager_places.place(path)
+            is_known = first_one.error is None or not eager_places.is_there(path)  # else it may be of this save
+            if is_known and first_one.mark != [0, mark.ranks, mark.token]:
+                eager_places.remove(own)
         raise
     if mark.rank:
         with _following.entered():
