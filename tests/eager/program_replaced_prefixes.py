@@ -16,6 +16,7 @@ tf.compat.v1.enable_v2_behavior()
 import sok1x as sok  # noqa: E402
 from sok1x import launch  # noqa: E402
 from sok1x.checkpoint.eager import eager_restoring  # noqa: E402
+from sok1x.checkpoint.errors import MismatchError  # noqa: E402
 from sok1x.checkpoint.session.talk import talk  # noqa: E402
 
 KEYS = np.arange(8)
@@ -82,6 +83,12 @@ def check_failed_looks(model, path):
         assert "file is too short to be an sstable" in str(error), error
         assert isinstance(error, tf.errors.DataLossError) == (failing == world.rank), repr(error)
         assert failing == world.rank or "Rank {}: ".format(failing) in str(error), error
+        model.expect(-1)
+        # Or it sees there the folder of a whole checkpoint, which another job is about to replace.
+        with mock.patch.object(eager_restoring.prefixes, "folder_of", {failing: str}.get(world.rank, {}.get)):
+            error = error_of(lambda: model.checkpoint.restore(path))
+        assert "is of sok.CheckpointManager, or" in str(error), error
+        assert isinstance(error, MismatchError) == (failing == world.rank), repr(error)
         model.expect(-1)
     assert isinstance(error_of(lambda: model.checkpoint.restore(path + "none")), tf.errors.NotFoundError)
     model.checkpoint.restore(path)

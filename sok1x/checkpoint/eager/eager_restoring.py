@@ -32,14 +32,14 @@ def restored(stock: Callable[..., Any]) -> Callable[..., Any]:
         if save_path is None or not tf.executing_eagerly() or shard_variable.are_left_out():
             return stock(self, save_path, options)
         path, ours = os.fspath(save_path), eager_places.shards(self)
-        if ours and prefixes.folder_of(path) is not None:
-            raise MismatchError((
-                "{} is of sok.CheckpointManager, or of a tf.train.Saver on several ranks, where tf.train.Checkpoint "
-                "finds no tables. Restore it with sok.CheckpointManager").format(path))
         place = eager_places.place(path, self)
+        if ours and prefixes.folder_of(path) is not None:
+            place = place._replace(error=MismatchError((
+                "{} is of sok.CheckpointManager, or of a tf.train.Saver on several ranks, where tf.train.Checkpoint "
+                "finds no tables. Restore it with sok.CheckpointManager").format(path)))
         rank, ranks = eager_places.here()
         if place.error is not None and (ranks == 1 or not ours):
-            raise place.error  # a second look might find tables, of which the other ranks do not hear
+            raise place.error  # a second look might find tables, and no other rank would hear of it
         if place.error is None and not place.has_tables:
             return stock(self, save_path, options)
         joined.world()
