@@ -109,13 +109,13 @@ def check_failed_looks_before_tables(path):
     barrier()
 
 
-def check_changed(model, path, change, where, changes):
+def check_changed(model, path, change, where, changes, wanted=1):
     """Rank 0 changes the files as another job does, before or after something; either it is told, or all is restored.
 
     Args:
         change: what is done.
         where: (module, name of the function, whether before or after it).
-        changes: whether variables may have changed, of what is told; None: nothing is.
+        changes: whether variables may have changed, of what is told; None: nothing is, and all is `wanted`.
     """
     world, (module, name, before) = launch.current(), where
     function, done = getattr(module, name), []
@@ -139,7 +139,7 @@ def check_changed(model, path, change, where, changes):
         error = error_of(lambda: model.checkpoint.restore(path))
     if changes is None:
         assert error is None, error
-        model.expect(1)
+        model.expect(wanted)
         return
     assert REPLACED in str(error), error
     if not changes:
@@ -197,7 +197,28 @@ def check_made_later(model, folder):
         late.no_values = tf.Module()  # which leaves nothing to read
         if change is touch:
             twin.expect(1)
+        elif change.func is replace:
+            late.read(path)  # again
+            late.weight, late.table = twin.weight, twin.table
+            twin.expect(2)
         barrier()
+
+
+def check_counted(model, folder):
+    """The save_counter, which TensorFlow makes and reads at the end of a restore, is of the same save on all ranks."""
+    path, counted = os.path.join(folder, "counted"), (tf.train.Checkpoint, "_maybe_create_save_counter", True)
+    for number in (1, 2):
+        model.put(number)
+        model.checkpoint.save(path)
+    twin = Model()
+    check_changed(twin, path + "-1", functools.partial(replace, path + "-1", path + "-2"), counted, True)
+    twin.checkpoint.restore(path + "-2")
+    twin.expect(2)
+    assert twin.checkpoint.save_counter.numpy() == 2
+    check_changed(Model(), path + "-2", lambda: None, counted, None, 2)
+    late = Model()
+    late.checkpoint.read(path + "-2")
+    assert late.checkpoint._save_counter is None
 
 
 def check_own_paths(model, folder):
@@ -218,6 +239,7 @@ def main(folder):
     check_all(model, folder)
     check_own_paths(model, folder)
     check_made_later(model, folder)
+    check_counted(model, folder)
     print("rank", launch.current().rank, "ok")
 
 

@@ -24,6 +24,7 @@ from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_objects
 from sok1x.graph_ops.stores.step_at import time_of_restore
 
 _loading = ThreadScope()  # inside, all that there is is restored
+_counting = ThreadScope()  # its value is the tf.train.Checkpoint whose `restore` restores its save_counter, too
 
 
 def restored(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -52,8 +53,21 @@ def restored(stock: Callable[..., Any]) -> Callable[..., Any]:
         with talk().about("a tf.train.Checkpoint restores tables from {}".format(places[0].prefix)):
             prefix, mark = _prefix_of(places, path)
             talk().agree(None, lambda: _expect_there(path, place, prefix, mark))
-            talk().agree(None, lambda: status.append(_load_one(stock, self, prefix, options, mark)))
+            uid = checkpoint_objects.ops.uid()
+            try:
+                talk().agree(None, lambda: status.append(_load_one(stock, self, prefix, options, mark)))
+            except Exception:
+                _forget(self._graph_view, lambda one: one.restore_uid > uid)
+                raise
         return status[0]
+    return restore
+
+
+def restored_counting(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """In place of Checkpoint.restore, which makes the save_counter, and reads it then, when all else is restored."""
+    def restore(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with _counting.entered(self):
+            return stock(self, *args, **kwargs)
     return restore
 
 
@@ -71,12 +85,31 @@ def restored_later(stock: Callable[..., Any]) -> Callable[..., Any]:
         if _loading.value or shard_variable.are_left_out():
             return stock(self, trackable, *args, **kwargs)
         save: Optional[_Save] = _saves.get(self.checkpoint)
-        with contextlib.nullcontext() if save is None else _of_one_save(*save, lambda: _has_values(self)):
+        with contextlib.nullcontext() if save is None else _read_later(self, save):
             if not tf.executing_eagerly():
                 return stock(self, trackable, *args, **kwargs)
             with _noted(one for one in _tables_of(trackable) if one._update_uid < self.restore_uid):
                 return stock(self, trackable, *args, **kwargs)
     return restore
+
+
+@contextlib.contextmanager
+def _read_later(position: Any, save: "_Save") -> Iterator[None]:
+    """Inside, TensorFlow reads values of what has been made after a restore."""
+    try:
+        with _of_one_save(*save, lambda: _has_values(position)):
+            yield
+    except CheckpointError:
+        _failed.add(position.checkpoint)
+        raise
+
+
+def _forget(view: Any, failed: Callable[[Any], bool]) -> None:
+    """What is made later reads nothing of restores that have failed: their files may be gone."""
+    for one in _objects_of(view):
+        waiting = one._deferred_dependencies
+        for name in list(waiting):
+            waiting[name] = [position for position in waiting[name] if not failed(position.checkpoint)]
 
 
 def _has_values(position: Any) -> bool:
@@ -95,11 +128,15 @@ def _has_values(position: Any) -> bool:
 
 
 def _tables_of(trackable: Any) -> List[EmbeddingVariable]:
+    objects = _objects_of(checkpoint_objects.graph_view_lib.ObjectGraphView(trackable))
+    return [one for one in objects if isinstance(one, EmbeddingVariable)]
+
+
+def _objects_of(view: Any) -> List[Any]:
     try:
-        objects = checkpoint_objects.util.list_objects(checkpoint_objects.graph_view_lib.ObjectGraphView(trackable))
+        return list(checkpoint_objects.util.list_objects(view))
     except ValueError:  # there is something that could not be saved, and may be restored
         return []
-    return [one for one in objects if isinstance(one, EmbeddingVariable)]
 
 
 class _Save(NamedTuple):
@@ -111,14 +148,20 @@ class _Save(NamedTuple):
     index: Any
 
 
-_saves: Any = weakref.WeakKeyDictionary()  # {TensorFlow's of a restore: _Save}; what is made later is read later
+# {TensorFlow's of a restore: _Save}, for what is made later is read later; and those that have failed then.
+_saves: Any = weakref.WeakKeyDictionary()
+_failed: Any = weakref.WeakSet()
 
 
 def _load_one(stock: Callable[..., Any], saver: Any, prefix: str, options: Any, mark: Optional[List[Any]]) -> Any:
     """Loads all of one save. Raises CheckpointError where it may be of two."""
+    if _failed:
+        _forget(saver._graph_view, _failed.__contains__)
     index = eager_places.index_of(prefix)
     with _of_one_save(prefix, mark):
         status = _load(stock, saver, prefix, options)
+        if _counting.value is not None and _counting.value._saver is saver:
+            _counting.value._maybe_create_save_counter()
     if mark is not None:
         _saves[status._checkpoint] = _Save(prefix, mark, index)
     return status
