@@ -267,6 +267,23 @@ def test_a_run_that_went_back_keeps_its_own(tmp_path, lock):
         assert steps(tmp_path) == left == [found.step for found in reversed(kept)]
 
 
+@pytest.mark.parametrize("kind, counts", [("_temp", False), ("_temp_" + "0f" * 16, False), ("_temp_x", True),
+                                          (" whole_temp", True), (".tmp", False), (".old", True)])
+def test_what_a_killed_save_left_inside_keeps_no_checkpoint(tmp_path, lock, kind, counts):
+    """TensorFlow's folders, and ours, of a run that had only begun to save there; what is aside counts, and stays."""
+    start = make(tmp_path, 1)
+    if kind == " whole_temp":
+        os.rename(make(start, 9), os.path.join(start, "my" + kind))
+    elif kind.startswith("_temp"):
+        os.mkdir(os.path.join(start, "model.ckpt-9" + kind))
+    else:
+        os.rename(make(start, 9), folders.hidden(folders.step_folder(start, 9), "0123456789abcdef", kind[1:]))
+    assert bool(publishing.others_in(start)) == counts
+    make(tmp_path, 2)
+    publishing.remove(retiring.retire(lock, 1))
+    assert steps(tmp_path) == ([2, 1] if counts else [2])
+
+
 def test_what_removes_needs_the_lock(tmp_path):
     for act in (lambda lock: retiring.retire(lock, 1), retiring.remove_leftovers):
         with pytest.raises(ValueError, match="lock on .* is not held"):

@@ -12,6 +12,10 @@ from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import DamagedError
 from sok1x.checkpoint.files import folders, manifest
 
+# What a killed save leaves: TensorFlow's files before they have their names, and a folder of ours, which may be whole.
+_TENSORFLOWS_LEFT = re.compile(r".*_temp(_[0-9a-f]{32})?\Z", re.DOTALL)
+_OURS_LEFT = re.compile(r"\..*\.[0-9a-f]{16}\.tmp\Z", re.DOTALL)
+
 
 def make_temporary(final: str, token: str) -> str:
     """Makes the folder in which a checkpoint is written that will be `final`, and returns it. Raises WriteError."""
@@ -85,7 +89,8 @@ def others_in(folder: str) -> List[str]:
     Raises CheckpointError where the system does not say.
     """
     found = [one for one in folders.entries(folder)
-             if one.name[0] != "." and not one.name.endswith("_temp") or folders.is_complete(one.path)]
+             if one.name[0] != "." and not _TENSORFLOWS_LEFT.match(one.name)
+             or folders.is_complete(one.path) and not _OURS_LEFT.match(one.name)]
     named = {os.path.splitext(one.name)[0] for one in found if one.name.endswith((".index", ".meta"))}
     try:
         named.discard(os.path.basename(folders.tensorflow_prefix(folder, manifest.read(folder).step)))
