@@ -6,6 +6,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from ranks import run_ranks
 
 import sok1x as sok
 from sok1x.checkpoint import errors
@@ -61,6 +62,58 @@ def test_a_full_disk_says_which_option_keeps_fewer(tmp_path, monkeypatch):
             manager.save(session, 1)
     assert os.listdir(str(tmp_path)) == [".sok1x.lock"]
     assert "Free some space, or write to" in str(errors.of_write(OSError(errno.ENOSPC, "full"), "a dump's"))
+
+
+def test_what_is_no_checkpoint_is_not_replaced(tmp_path):
+    """A dump of that name, or what the user has called so: refused before anything is written, and stays."""
+    sok.init()
+    with tf.Graph().as_default(), tf.Session() as session:
+        table = sok.EmbeddingVariable(rows=8, dim=2)
+        manager = sok.CheckpointManager(str(tmp_path))
+        session.run(tf.global_variables_initializer())
+        sok.dump(str(tmp_path / "model.ckpt-1"), table, session=session)
+        (tmp_path / "model.ckpt-2").mkdir()
+        (tmp_path / "model.ckpt-2" / "notes").write_text("mine")
+        (tmp_path / "model.ckpt-3").write_text("mine")
+        manager.save(session, 5)
+        (tmp_path / "model.ckpt-4").symlink_to("model.ckpt-5")
+        (tmp_path / "model.ckpt-7").symlink_to("nowhere")
+        (tmp_path / "model.ckpt-8" / "model.ckpt-8.index").mkdir(parents=True)
+        before = sorted(str(path) for path in tmp_path.rglob("*"))
+        for step in (1, 2, 3, 4, 7, 8):
+            with pytest.raises(CheckpointError, match="Cannot save to .*/model.ckpt-{}: there is something".format(step)):
+                manager.save(session, step)
+        assert sorted(str(path) for path in tmp_path.rglob("*")) == before
+        assert manager.save(session, 5) == str(tmp_path / "model.ckpt-5") and manager.restore(session) == 5
+
+
+REFUSED = """
+import os, sys
+import tensorflow.compat.v1 as tf
+import sok1x as sok
+
+tf.logging.set_verbosity(tf.logging.ERROR)
+tf.disable_v2_behavior()
+with tf.Session() as session:
+    table, number = sok.EmbeddingVariable(rows=8, dim=2), tf.train.get_or_create_global_step()
+    manager = sok.CheckpointManager(sys.argv[1])
+    session.run(sok.Init(global_batch_size=2))
+    session.run(tf.global_variables_initializer())
+    for step in (1, 2):
+        try:
+            manager.save(session, step)
+        except sok.checkpoint.CheckpointError as error:
+            assert "model.ckpt-1: there is something of that name" in str(error), error
+            print("refused", step)
+print(sorted(os.listdir(sys.argv[1])))
+"""
+
+
+def test_what_is_no_checkpoint_is_refused_on_all_ranks_alike(tmp_path):
+    (tmp_path / "model.ckpt-1").write_text("mine")
+    finished = run_ranks(2, REFUSED, tmp_path)
+    assert finished.out.count("refused 1\n") == finished.out.count("refused") == 2, str(finished)
+    assert finished.out.count("['.sok1x.lock', 'checkpoint', 'model.ckpt-1', 'model.ckpt-2']") == 2, str(finished)
 
 
 def test_what_was_just_saved_is_there_whatever_its_step(tmp_path):

@@ -23,6 +23,7 @@ from sok1x.checkpoint.files import manifest
 BASENAME = "model.ckpt"
 
 _FINAL = re.compile(r"model\.ckpt-(0|[1-9][0-9]{0,18})\Z")
+_TENSORFLOWS = re.compile(r"model\.ckpt-[0-9]+\.(index|meta|data-[0-9]+-of-[0-9]+)\Z")
 HIDDEN = re.compile(r"\.model\.ckpt-(0|[1-9][0-9]{0,18})\.([0-9a-f]+)\.(tmp|old|gone)\Z")
 
 at_work: Set[str] = set()  # tokens of what this process writes: its saves share a folder's lock, and spare each other
@@ -53,6 +54,11 @@ def step_folder(directory: str, step: int) -> str:
 def tensorflow_prefix(folder: str, step: int) -> str:
     """The prefix of TensorFlow's files in a checkpoint's folder, whatever the folder is called at the moment."""
     return os.path.join(folder, "{}-{}".format(BASENAME, step))
+
+
+def is_tensorflows(name: str) -> bool:
+    """Whether a file in a checkpoint's folder is one of TensorFlow's, by its name."""
+    return bool(_TENSORFLOWS.match(name))
 
 
 def complete(directory: str) -> List[Found]:

@@ -55,13 +55,6 @@ def step_around(prefix: str) -> Optional[int]:
     return None if around(prefix) is None else int(prefix.rpartition("-")[2])
 
 
-def expect_free(prefix: str) -> None:
-    """Raises CheckpointError where something else than a checkpoint has the name that a checkpoint is to get."""
-    if os.path.lexists(prefix) and not folders.is_complete(prefix):
-        raise CheckpointError("Cannot save to {}: there is something of that name that is no checkpoint of sok1x, and "
-                              "the tables' folder would be called so; save under another name.".format(prefix))
-
-
 def remove_leftovers(prefix: str) -> None:
     """Removes what saves to a prefix left that died; one that was being replaced gets its name back.
 

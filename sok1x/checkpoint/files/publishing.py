@@ -9,12 +9,38 @@ import shutil
 from typing import List, Optional
 
 from sok1x.checkpoint import errors
-from sok1x.checkpoint.errors import DamagedError
-from sok1x.checkpoint.files import folders, manifest
+from sok1x.checkpoint.errors import CheckpointError, DamagedError
+from sok1x.checkpoint.files import folders, manifest, shard_names
 
 # What a killed save leaves: TensorFlow's files before they have their names, and a folder of ours, which may be whole.
 _TENSORFLOWS_LEFT = re.compile(r".*_temp(_[0-9a-f]{32})?\Z", re.DOTALL)
 _OURS_LEFT = re.compile(r"\..*\.[0-9a-f]{16}\.tmp\Z", re.DOTALL)
+
+
+def expect_free(final: str, of_step: bool = False) -> None:
+    """Raises CheckpointError where something else than a checkpoint has the name that a checkpoint is to get.
+
+    Args:
+        final: the checkpoint's folder.
+        of_step: whether it is that of a step below a checkpoint_dir. There links are not followed, and what is left of
+            a checkpoint without its manifest, of which who restores is warned, gives way to what is saved anew.
+    """
+    if not os.path.lexists(final):
+        return
+    if of_step and (os.path.islink(final) or not folders.is_complete(final)):
+        free = _is_left_of_one(final)
+    else:
+        free = folders.is_complete(final)
+    if not free:
+        raise CheckpointError("Cannot save to {}: there is something of that name that is no checkpoint of sok1x, and "
+                              "the tables' folder would be called so; move it away, or save elsewhere.".format(final))
+
+
+def _is_left_of_one(path: str) -> bool:
+    """Whether it is a folder with nothing in it but files that are called as those of a checkpoint."""
+    return os.path.isdir(path) and not os.path.islink(path) and all(
+        one.is_file(follow_symlinks=False) and (one.name == "checkpoint" or shard_names.is_file_name(one.name)
+                                                or folders.is_tensorflows(one.name)) for one in folders.entries(path))
 
 
 def make_temporary(final: str, token: str) -> str:

@@ -14,6 +14,8 @@ SLOT = "slot:"     # and the name of an optimizer's variable
 _LONGEST = 180
 _SLOT_SUFFIX = re.compile(r"slot-(0|[1-9][0-9]{0,5})\Z")
 
+_FILE = re.compile(r".+\.[0-9]+-of-[0-9]+\.([a-z]+|slot-[0-9]+)\Z")
+
 
 def encoded(table: str) -> str:
     """A table's name as part of a file's name: '/' and the like by percent, a long name cut, with a digest."""
@@ -26,6 +28,11 @@ def encoded(table: str) -> str:
 def file_name(table: str, rank: int, ranks: int, suffix: str) -> str:
     """The name of a shard file."""
     return "{}.{}-of-{}.{}".format(encoded(table), rank, ranks, suffix)
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a file may be a shard's, by its name."""
+    return bool(_FILE.match(name))
 
 
 def fits(part: str, suffix: str) -> bool:

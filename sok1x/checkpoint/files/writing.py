@@ -2,7 +2,6 @@
 import collections
 import itertools
 import os
-import re
 import time
 from typing import Any, DefaultDict, Dict, List, Sequence
 
@@ -10,14 +9,12 @@ import numpy as np
 
 from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError
-from sok1x.checkpoint.files import shard_names
+from sok1x.checkpoint.files import folders, shard_names
 from sok1x.checkpoint.files.manifest import File, Manifest, Part, Table, admission_of
 from sok1x.checkpoint.files.open_file import checksum
 from sok1x.checkpoint.files.shard_header import BLOCK_BYTES, Header, rows_per_block
 from sok1x.checkpoint.files.shard_writer import ShardFileWriter
 from sok1x.graph_ops.stores.placement import Placement
-
-_TENSORFLOWS = re.compile(r"model\.ckpt-[0-9]+\.(index|meta|data-[0-9]+-of-[0-9]+)\Z")
 
 
 class TableSink:
@@ -115,7 +112,7 @@ def strays(facts: Dict[str, Any], keys: np.ndarray) -> int:
 def tensorflow_files(folder: str) -> Dict[str, File]:
     """{name: File} of TensorFlow's files in a checkpoint's folder, each read once. Raises CheckpointError."""
     return {name: File(*checksum(os.path.join(folder, name), "TensorFlow's checkpoint of the dense variables"))
-            for name in sorted(os.listdir(folder)) if _TENSORFLOWS.match(name)}
+            for name in sorted(os.listdir(folder)) if folders.is_tensorflows(name)}
 
 
 def assemble(token: str, step: int, outcomes: Sequence[Sequence[Dict[str, Any]]], dense: Dict[str, File]) -> Manifest:

@@ -53,7 +53,7 @@ class PrefixSaving(Saving):
 
     def _open(self) -> None:
         if self._ranks.rank == 0:
-            prefixes.expect_free(self._prefix)
+            publishing.expect_free(self._prefix)
             self._lock = folder_lock.of_process(self._directory)
             retiring.remove_leftovers(self._lock)
             prefixes.remove_leftovers(self._prefix)

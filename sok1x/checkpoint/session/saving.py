@@ -112,7 +112,9 @@ class Saving:
         self._open()
         if self._ranks.rank:
             return None
-        return self._make_temporary(folders.step_folder(self._directory, step))
+        final = folders.step_folder(self._directory, step)
+        publishing.expect_free(final, of_step=True)
+        return self._make_temporary(final)
 
     def _make_temporary(self, final: str) -> Any:
         """Rank 0: what `_begin` gives, for a checkpoint that will be the folder `final`."""
