@@ -8,7 +8,7 @@ from hooked_sessions import hook, train
 from stock_model import Model
 
 import sok1x as sok
-from sok1x.checkpoint.files import folders, prefixes
+from sok1x.checkpoint.files import folders, links
 from sok1x.checkpoint.session.restoring import Restoring
 
 
@@ -131,7 +131,7 @@ def test_a_state_file_that_is_behind(tmp_path):
     rare, saved = (str(tmp_path / name) for name in ("rare", "saved"))
     hooks = [hook(rare, 100), hook(saved, 1)]
     train(3, hooks, killed=True)
-    prefixes.write_state(saved, "model.ckpt-2/model.ckpt-2")
+    links.write_state(saved, "model.ckpt-2/model.ckpt-2")
     assert train(1, hooks, checkpoint_dir=saved) == 3
 
 

@@ -81,7 +81,7 @@ def test_what_is_no_checkpoint_is_not_replaced(tmp_path):
         (tmp_path / "model.ckpt-8" / "model.ckpt-8.index").mkdir(parents=True)
         before = sorted(str(path) for path in tmp_path.rglob("*"))
         for step in (1, 2, 3, 4, 7, 8):
-            with pytest.raises(CheckpointError, match="Cannot save to .*/model.ckpt-{}: there is something".format(step)):
+            with pytest.raises(CheckpointError, match="Cannot save to .*/model.ckpt-{}: there is some".format(step)):
                 manager.save(session, step)
         assert sorted(str(path) for path in tmp_path.rglob("*")) == before
         assert manager.save(session, 5) == str(tmp_path / "model.ckpt-5") and manager.restore(session) == 5

@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 
 import sok1x as sok
 from sok1x.checkpoint.errors import LockedError, WriteError
-from sok1x.checkpoint.files import folder_lock, folders, manifest, prefixes, publishing, retiring
+from sok1x.checkpoint.files import folder_lock, folders, links, manifest, prefixes, publishing, retiring
 from sok1x.checkpoint.files.folder_lock import FolderLock
 
 TOKEN = "0123456789abcdef"
@@ -25,7 +25,7 @@ def make(prefix, content="old", link=True, others=()):
     manifest.write(folder, manifest.Manifest(TOKEN, 1, 1, 0, {}, {name: manifest.File(3, 0) for name in names}))
     publishing.publish_as(folder, prefix)
     if link:
-        prefixes.link_files(prefix, 1, [name for name in names if name not in others], prefix)
+        links.link_files(prefix, 1, [name for name in names if name not in others], prefix)
     return prefix
 
 
@@ -117,6 +117,8 @@ def test_one_that_is_replaced_from_inside(tmp_path, monkeypatch, refused):
     assert whole == (folder if refused is None else inner)
     assert {files(whole)[name] for name in manifest.read(whole).files} == {"new"}
     if refused is not None:
+        for name in ("table.1-of-2.rows", "model.ckpt-1.index", "manifest.json"):  # of one that was killed
+            (tmp_path / "my-1" / "{}.{}.tmp".format(name, TOKEN)).write_text("half")
         assert folders.is_complete(folder)  # who restores it finds other shards than its manifest's, and says so
         prefixes.replace_around(inner)
     assert {name: content for name, content in files(tmp_path).items() if not name.endswith("manifest.json")} == {
@@ -251,10 +253,10 @@ def test_links_that_cannot_be_made(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "replace", replace)
     with pytest.raises(WriteError, match="No space left to write {}.index".format(prefix)):
-        prefixes.link_files(str(tmp_path / "other-1"), 1, [one for one in names if "model" in one], prefix)
+        links.link_files(str(tmp_path / "other-1"), 1, [one for one in names if "model" in one], prefix)
     assert not os.path.exists(prefix + ".index")
     assert not [name for name in os.listdir(str(tmp_path)) if name.endswith(".tmp")] and not folders.at_work
     monkeypatch.undo()
     os.mkdir(prefix + ".data-00000-of-00002")
     with pytest.raises(WriteError, match="Cannot write {}.data-00000-of-00002".format(prefix)):
-        prefixes.link_files(str(tmp_path / "other-1"), 1, [one for one in names if "model" in one], prefix)
+        links.link_files(str(tmp_path / "other-1"), 1, [one for one in names if "model" in one], prefix)

@@ -12,7 +12,7 @@ from stock_model import Model
 import sok1x as sok
 from sok1x.checkpoint.commands import verify
 from sok1x.checkpoint.errors import MismatchError
-from sok1x.checkpoint.files import folders, prefixes
+from sok1x.checkpoint.files import folders, links, prefixes
 from sok1x.checkpoint.files.checkpoint_files import Checkpoint
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -166,7 +166,7 @@ def start_of(tmp_path, model, step):
     folder = str(tmp_path / "start")
     with model.graph.as_default():
         os.rename(sok.CheckpointManager(str(tmp_path)).save(model.session, step), folder)
-    prefixes.write_state(folder, "model.ckpt-{}".format(step))
+    links.write_state(folder, "model.ckpt-{}".format(step))
     return folder
 
 
@@ -196,7 +196,7 @@ def test_a_session_in_a_checkpoint_s_folder_goes_on_there(tmp_path):
 def test_what_a_saver_saves_over_a_checkpoint_replaces_it(tmp_path):
     """By the name that TensorFlow's files have in its folder; whoever knows it by another one finds what was saved."""
     folder = start_of(tmp_path, Model(0, 1).train(1), 1)
-    prefixes.link_files(folder, 1, Checkpoint(folder).manifest.other_files(), folder)
+    links.link_files(folder, 1, Checkpoint(folder).manifest.other_files(), folder)
     with open(folder + "/notes", "w") as file:
         file.write("mine")
     model = Model(0, 1).train(4)
@@ -274,7 +274,7 @@ def test_a_savers_whole_checkpoint_beside_a_hooks_own_is_not_taken_for_one(tmp_p
     saved, mine = str(tmp_path / "saved"), str(tmp_path / "dir" / "mine-5")
     train(5, [hook(saved)])
     shutil.copytree(os.path.join(saved, "model.ckpt-5"), mine)
-    prefixes.link_files(mine, 5, Checkpoint(mine).manifest.other_files(), mine)
+    links.link_files(mine, 5, Checkpoint(mine).manifest.other_files(), mine)
     tf.train.update_checkpoint_state(os.path.dirname(mine), mine)
     for before in (False, True):
         if before:

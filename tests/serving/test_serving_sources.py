@@ -6,7 +6,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import sok1x as sok
-from sok1x.checkpoint.files import folders, manifest, prefixes
+from sok1x.checkpoint.files import folders, links, manifest
 from sok1x.serving import sources
 
 
@@ -43,7 +43,7 @@ def save_whole(job, name, step):
     with job.session.graph.as_default():
         job.manager.save(job.session, step)
     os.rename(folders.step_folder(job.folder, step), job.at(name))
-    prefixes.link_files(job.at(name), step, manifest.read(job.at(name)).other_files(), job.at(name))
+    links.link_files(job.at(name), step, manifest.read(job.at(name)).other_files(), job.at(name))
     tf.train.update_checkpoint_state(job.folder, job.at(name))
 
 

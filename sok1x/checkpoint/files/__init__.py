@@ -22,6 +22,7 @@ Whole checkpoints:
     retiring          which of them stay, and the removal of the others
     folder_lock       who may save there
     prefixes          the same under the prefixes that TensorFlow's Savers save to
+    links             the names there of what TensorFlow has written into the folder
     urls              paths that are URLs
     open_file         files opened and read with care
     outputs           files that appear when they are whole

@@ -6,20 +6,17 @@
     .NAME.<token>.tmp and the like, beside it, as in folders.py; NAME is the prefix' last part
 """
 import contextlib
-import glob
 import os
 import re
-import shutil
-from typing import Any, Dict, Iterable, Iterator, List, Match, Optional
+from typing import Any, Iterator, List, Match, Optional
 
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError
-from sok1x.checkpoint.files import folder_lock, folders, manifest, publishing, urls
+from sok1x.checkpoint.files import folder_lock, folders, links, manifest, publishing, shard_names, urls
 
 _INNER = re.compile(r"model\.ckpt-[0-9]+\Z")
 _STEPS = re.compile(r"(.*-)[0-9]+\Z", re.DOTALL)
 _LEFT = r"\.(?P<name>{0})\.(?P<token>[0-9a-f]{{16}})\.(?P<kind>tmp|old|gone)\Z"
-_LEFT_LINK = r"{0}\.(?:index|meta|data-[0-9]{{5}}-of-[0-9]{{5}})\.(?P<token>[0-9a-f]{{16}})\.tmp\Z"
 # In a folder of a name that a save's might have: it is a dump, which has a lock of its own (dump_load/folder.py).
 _OF_DUMPS = (".sok1x-dump.lock", folder_lock.NAME)
 
@@ -72,15 +69,13 @@ def remove_leftovers(prefix: str) -> None:
     directory, name = os.path.split(prefix)
     series = _STEPS.match(name)
     names = re.escape(series.group(1)) + "[0-9]+" if series else re.escape(name)
-    left, left_link = re.compile(_LEFT.format(names)), re.compile(_LEFT_LINK.format(names))
+    links.remove_left(directory or ".", names + links.ENDINGS)
+    left = re.compile(_LEFT.format(names))
     for name in _names(directory):
-        found, path = left.match(name) or left_link.match(name), os.path.join(directory, name)
+        found, path = left.match(name), os.path.join(directory, name)
         if found is None or found.group("token") in folders.at_work:
             continue
-        if found.re is left_link:
-            with contextlib.suppress(OSError):
-                os.unlink(path)
-        elif os.path.join(directory, found.group("name")) == prefix or _is_dead(path, directory, found):
+        if os.path.join(directory, found.group("name")) == prefix or _is_dead(path, directory, found):
             publishing.remove_left(path, os.path.join(directory, found.group("name")))
 
 
@@ -113,14 +108,14 @@ def replaced(prefix: str) -> Iterator[None]:
         _rename(prefix, away)
         try:
             if os.path.lexists(index):
-                _link(index, index, anew=True)  # TensorFlow would write into what is the folder's own file, too
+                links.link(index, index, anew=True)  # TensorFlow would write into what is the folder's own file, too
             before = _stamp(index)
             yield
         except BaseException:
             with contextlib.suppress(CheckpointError):
                 _rename(away, prefix)
                 found = manifest.read(prefix)
-                link_files(prefix, found.step, found.other_files(), prefix)
+                links.link_files(prefix, found.step, found.other_files(), prefix)
             raise
         if not os.path.lexists(prefix) and _stamp(index) == before:
             _rename(away, prefix)  # nothing was saved: the user has been asked, and did not want it
@@ -158,6 +153,8 @@ def remove_around(prefix: str) -> bool:
     if folders.is_complete(prefix):  # of a Saver of less than all: see `replace_around`
         remove(prefix)
         return True
+    if not publishing.others_in(folder):
+        links.remove(folder, folder)
     remove(folder)
     return folders.is_complete(folder)
 
@@ -182,85 +179,24 @@ def replace_around(prefix: str) -> None:
         return
     others = set(saved.other_files())
     shards = sorted(set(saved.files).difference(others))
+    links.remove_left(folder, "|".join((shard_names.FILE, re.escape(os.path.basename(prefix)) + links.ENDINGS,
+                                        re.escape(manifest.NAME))))
     for names in shards, sorted(others), [manifest.NAME]:
         for name in names:
-            _link(os.path.join(prefix, name), os.path.join(folder, name))
+            links.link(os.path.join(prefix, name), os.path.join(folder, name))
             folders.fsync_file(os.path.join(folder, name))  # it is a copy where there are no hard links
         folders.fsync_folder(folder)
     for name in sorted(gone):
-        _unlink(os.path.join(folder, name))
-    outside = _named_outside(folder, saved.step, others, folder)
+        links.unlink(os.path.join(folder, name))
+    outside = links.outside(folder, saved.step, others, folder)
     if any(map(os.path.lexists, outside.values())):
-        link_files(folder, saved.step, others, folder)
+        links.link_files(folder, saved.step, others, folder)
     remove(prefix)
-
-
-def link_files(folder: str, step: int, names: Iterable[str], prefix: str) -> None:
-    """Gives TensorFlow's files in a checkpoint's folder their usual names, too. Raises WriteError."""
-    wanted = _named_outside(folder, step, names, prefix)
-    # The index tells TensorFlow that a checkpoint is there: none may stand beside the data of another.
-    _unlink(prefix + ".index")
-    for name in sorted(wanted, key=lambda name: name.endswith(".index")):
-        _link(os.path.join(folder, name), wanted[name])
-    for stale in glob.glob(glob.escape(prefix) + ".data-*-of-*"):
-        if stale not in wanted.values():
-            _unlink(stale)
-
-
-def write_state(folder: str, prefix: str) -> None:
-    """Tells those that take a checkpoint's folder for one of many checkpoints where TensorFlow's files are.
-
-    `tf.train.load_variable` and the like do so with a prefix that is also a folder. Raises WriteError.
-    """
-    path = os.path.join(folder, "checkpoint")
-    state = 'model_checkpoint_path: "{0}"\nall_model_checkpoint_paths: "{0}"\n'.format(prefix)
-    try:
-        with open(path, "w") as file:
-            file.write(state)
-    except OSError as error:
-        raise errors.of_write(error, path, len(state)) from None
-
-
-def _link(source: str, target: str, anew: bool = False) -> None:
-    """Gives a file another name; or a file of its own, `anew`. Raises WriteError."""
-    token = folders.new_token()
-    partial = "{}.{}.tmp".format(target, token)
-    folders.at_work.add(token)
-    try:
-        try:
-            if anew:
-                shutil.copyfile(source, partial)
-            else:
-                os.link(source, partial)
-        except OSError:  # the file system has no hard links
-            shutil.copyfile(source, partial)
-        os.replace(partial, target)
-    except OSError as error:
-        raise errors.of_write(error, target, os.path.getsize(source)) from None
-    finally:
-        with contextlib.suppress(OSError):  # it is not there, unless something has failed
-            os.unlink(partial)
-        folders.at_work.discard(token)
-
-
-def _named_outside(folder: str, step: int, names: Iterable[str], prefix: str) -> Dict[str, str]:
-    """The usual names of TensorFlow's files in a checkpoint's folder, by the names that they have there."""
-    inner = os.path.basename(folders.tensorflow_prefix(folder, step))
-    return {name: prefix + name[len(inner):] for name in names}
 
 
 def _rename(path: str, target: str) -> None:
     try:
         os.rename(path, target)
-    except OSError as error:
-        raise errors.of_write(error, path) from None
-
-
-def _unlink(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass
     except OSError as error:
         raise errors.of_write(error, path) from None
 

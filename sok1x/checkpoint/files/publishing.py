@@ -10,7 +10,7 @@ from typing import List, Optional
 
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError, DamagedError
-from sok1x.checkpoint.files import folders, manifest, shard_names
+from sok1x.checkpoint.files import folders, links, manifest, shard_names
 
 # What a killed save leaves: TensorFlow's files before they have their names, and a folder of ours, which may be whole.
 _TENSORFLOWS_LEFT = re.compile(r".*_temp(_[0-9a-f]{32})?\Z", re.DOTALL)
@@ -66,19 +66,28 @@ def publish(temporary: str, directory: str, step: int) -> str:
     Raises:
         WriteError: The system refuses.
     """
-    return publish_as(temporary, folders.step_folder(directory, step))
+    final = folders.step_folder(directory, step)
+    retired = _put_in_place(temporary, final)
+    if retired:
+        _remove_followed(retired, final)
+    return final
 
 
 def publish_as(temporary: str, final: str) -> str:
-    """As `publish`, to the folder `final`."""
-    try:
-        folders.fsync_folder(temporary)
-        retired = put_in_place(temporary, final)
-    except OSError as error:
-        raise errors.of_write(error, final) from None
+    """As `publish`, to the folder `final`, whose links are the caller's to make (links.py)."""
+    retired = _put_in_place(temporary, final)
     if retired:
         remove_replaced(retired, final)
     return final
+
+
+def _put_in_place(temporary: str, final: str) -> Optional[str]:
+    """As `put_in_place`, of what is on the disk then. Raises WriteError."""
+    try:
+        folders.fsync_folder(temporary)
+        return put_in_place(temporary, final)
+    except OSError as error:
+        raise errors.of_write(error, final) from None
 
 
 def put_in_place(temporary: str, final: str) -> Optional[str]:
@@ -157,12 +166,24 @@ def remove_replaced(retired: str, final: str) -> None:
     remove([retired])
 
 
+def _remove_followed(retired: str, final: str) -> None:
+    """As `remove_replaced`, if a tf.train.Saver has saved the one replaced, whose links are the new one's from now on.
+
+    Until they are it stays, for it tells whose they are.
+    """
+    with contextlib.suppress(errors.CheckpointError):
+        links.follow(retired, final)
+        remove_replaced(retired, final)
+
+
 def remove_left(path: str, final: str) -> None:
     """As `remove_replaced`, of a hidden folder that a save of `final` has left, or is done with, whatever has its name.
 
     In one that was being written no run has gone on.
     """
     try:
+        if path.endswith(".old"):
+            links.follow(path, final)
         if not path.endswith(".tmp") and others_in(path):
             os.makedirs(final, exist_ok=True)
             remove_replaced(path, final)

@@ -3,7 +3,7 @@ import os
 from typing import List, Optional
 
 from sok1x.checkpoint import errors
-from sok1x.checkpoint.files import folders, publishing
+from sok1x.checkpoint.files import folders, links, publishing
 from sok1x.checkpoint.files.folder_lock import FolderLock
 
 
@@ -39,7 +39,9 @@ def retire(lock: FolderLock, keep: Optional[int], saved: Optional[int] = None) -
     for one in folders.complete(lock.directory):
         if one.folder in staying or publishing.others_in(one.folder):
             continue
-        gone = folders.hidden(folders.step_folder(lock.directory, one.step), folders.new_token(), "gone")
+        final = folders.step_folder(lock.directory, one.step)
+        links.remove(one.folder, final)  # if a tf.train.Saver has saved it; before, so that no half of it is found
+        gone = folders.hidden(final, folders.new_token(), "gone")
         try:
             os.rename(one.folder, gone)
         except OSError as error:
@@ -55,6 +57,7 @@ def remove_leftovers(lock: FolderLock) -> None:
         WriteError: The system refuses to give a checkpoint its name back that was about to be replaced.
     """
     lock.expect_held()
+    links.remove_left(lock.directory, folders.BASENAME.replace(".", r"\.") + "-[0-9]+" + links.ENDINGS)
     for entry in sorted(folders.entries(lock.directory), key=lambda one: one.name):
         hidden = folders.HIDDEN.match(entry.name)
         if not hidden or not entry.is_dir(follow_symlinks=False) or hidden.group(2) in folders.at_work:

@@ -14,7 +14,7 @@ SLOT = "slot:"     # and the name of an optimizer's variable
 _LONGEST = 180
 _SLOT_SUFFIX = re.compile(r"slot-(0|[1-9][0-9]{0,5})\Z")
 
-_FILE = re.compile(r".+\.[0-9]+-of-[0-9]+\.([a-z]+|slot-[0-9]+)\Z")
+FILE = r".+\.[0-9]+-of-[0-9]+\.(?:[a-z]+|slot-[0-9]+)"  # how a shard's files are called: a pattern
 
 
 def encoded(table: str) -> str:
@@ -32,7 +32,7 @@ def file_name(table: str, rank: int, ranks: int, suffix: str) -> str:
 
 def is_file_name(name: str) -> bool:
     """Whether a file may be a shard's, by its name."""
-    return bool(_FILE.match(name))
+    return bool(re.match(FILE + r"\Z", name))
 
 
 def fits(part: str, suffix: str) -> bool:

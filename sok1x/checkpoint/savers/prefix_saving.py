@@ -6,7 +6,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.checkpoint import tensorflow_errors
-from sok1x.checkpoint.files import folder_lock, folders, prefixes, publishing, retiring
+from sok1x.checkpoint.files import folder_lock, folders, links, prefixes, publishing, retiring
 from sok1x.checkpoint.files.checkpoint_files import Checkpoint
 from sok1x.checkpoint.savers import one_rank
 from sok1x.checkpoint.savers.one_rank import OneRankSource
@@ -69,10 +69,10 @@ class PrefixSaving(Saving):
         if self._lock is None:
             return None
         files = self._complete(session, folder, token, step, outcomes, **self._options)
-        prefixes.write_state(folder, os.path.basename(folders.tensorflow_prefix(folder, step)))
+        links.write_state(folder, os.path.basename(folders.tensorflow_prefix(folder, step)))
         publishing.publish_as(folder, self._prefix)
         if prefixes.around(self._prefix) is None:
-            prefixes.link_files(self._prefix, step, files, self._prefix)
+            links.link_files(self._prefix, step, files, self._prefix)
         elif self._all_of_it:
             prefixes.replace_around(self._prefix)
         with tensorflow_errors.refusals(os.path.join(self._directory, "checkpoint"), 0):
