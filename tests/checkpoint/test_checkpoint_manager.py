@@ -79,8 +79,10 @@ def test_what_is_no_checkpoint_is_not_replaced(tmp_path):
         (tmp_path / "model.ckpt-4").symlink_to("model.ckpt-5")
         (tmp_path / "model.ckpt-7").symlink_to("nowhere")
         (tmp_path / "model.ckpt-8" / "model.ckpt-8.index").mkdir(parents=True)
+        (tmp_path / "model.ckpt-9").mkdir()
+        (tmp_path / "model.ckpt-9" / "model.ckpt-10.index").write_text("a run's")
         before = sorted(str(path) for path in tmp_path.rglob("*"))
-        for step in (1, 2, 3, 4, 7, 8):
+        for step in (1, 2, 3, 4, 7, 8, 9):
             with pytest.raises(CheckpointError, match="Cannot save to .*/model.ckpt-{}: there is some".format(step)):
                 manager.save(session, step)
         assert sorted(str(path) for path in tmp_path.rglob("*")) == before

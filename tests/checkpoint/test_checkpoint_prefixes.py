@@ -6,45 +6,12 @@ import os
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from prefix_checkpoints import TOKEN, files, make, save
 
 import sok1x as sok
 from sok1x.checkpoint.errors import LockedError, WriteError
-from sok1x.checkpoint.files import folder_lock, folders, links, manifest, prefixes, publishing, retiring
+from sok1x.checkpoint.files import folders, links, manifest, prefixes, publishing, retiring
 from sok1x.checkpoint.files.folder_lock import FolderLock
-
-TOKEN = "0123456789abcdef"
-
-
-def make(prefix, content="old", link=True, others=()):
-    """A whole checkpoint of no tables, with links."""
-    folder = publishing.make_temporary(prefix, folders.new_token())
-    names = ["model.ckpt-1.data-00000-of-00001", "model.ckpt-1.index"] + list(others)
-    for name in names:
-        with open(os.path.join(folder, name), "w") as file:
-            file.write(content)
-    manifest.write(folder, manifest.Manifest(TOKEN, 1, 1, 0, {}, {name: manifest.File(3, 0) for name in names}))
-    publishing.publish_as(folder, prefix)
-    if link:
-        links.link_files(prefix, 1, [name for name in names if name not in others], prefix)
-    return prefix
-
-
-def files(folder):
-    """{path: content}, without the lock."""
-    found = {}
-    for path, _, names in os.walk(str(folder)):
-        for name in names:
-            with open(os.path.join(path, name)) as file:
-                found[os.path.relpath(os.path.join(path, name), str(folder))] = file.read()
-    found.pop(folder_lock.NAME, None)
-    return found
-
-
-def save(prefix, *endings):
-    """As TensorFlow: into the index that is there."""
-    for ending in endings:
-        with open(prefix + ending, "w") as file:
-            file.write("new")
 
 
 @pytest.mark.parametrize("dead, url", [(False, ""), (True, ""), (False, "file://")])
@@ -67,32 +34,6 @@ def test_one_that_is_replaced_is_there_until_its_successor_is(tmp_path, dead, ur
         save(prefix, ".index")
     assert prefixes.folder_of(prefix) is None
     assert files(tmp_path) == {"my-1.index": "new", "my-1.data-00000-of-00001": "old"}
-
-
-@pytest.mark.parametrize("how", ["removed", "replaced", "replaced by TensorFlow", "left", "ousted"])
-def test_what_a_run_has_saved_inside_stays(tmp_path, how):
-    prefix = make(str(tmp_path / "my-1"))
-    make(prefix + "/model.ckpt-9", "mine")
-    if how == "removed":
-        prefixes.remove(prefix)
-        assert prefixes.folder_of(prefix) == prefix
-    elif how == "replaced":
-        make(prefix, "new")
-        assert files(prefix)["model.ckpt-1.index"] == "new"
-    elif how == "left":  # by a job that died when both had their names
-        os.rename(prefix, folders.hidden(prefix, TOKEN, "old"))
-        make(prefix, "new")
-        prefixes.remove_leftovers(prefix)
-    elif how == "ousted":  # by a job of Keras that died when it had saved
-        os.rename(prefix, folders.hidden(prefix, TOKEN, "gone"))
-        prefixes.remove_leftovers(prefix)
-    else:
-        with prefixes.replaced(prefix):
-            save(prefix, ".index")
-        assert prefixes.folder_of(prefix) is None
-    assert prefixes.folder_of(prefix + "/model.ckpt-9") == prefix + "/model.ckpt-9"
-    assert set(files(prefix + "/model.ckpt-9").values()) > {"mine"}
-    assert not [name for name in os.listdir(str(tmp_path)) if name.startswith(".my")]
 
 
 @pytest.mark.parametrize("refused", list(range(5)) + [None])

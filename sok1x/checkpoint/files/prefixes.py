@@ -1,6 +1,7 @@
 """Whole checkpoints under the prefixes that TensorFlow's Savers save to.
 
     PREFIX/                        the checkpoint: a folder as folders.py describes it, which counts
+    PREFIX/.sok1x-others           in its place: it is gone, and what a run has saved in its folder is still there
     PREFIX/checkpoint              a state file of TensorFlow's, for those that take the prefix for a folder
     PREFIX.index, .data-*, .meta   its dense variables once more, as links, for whoever looks for TensorFlow's files
     .NAME.<token>.tmp and the like, beside it, as in folders.py; NAME is the prefix' last part
@@ -81,8 +82,8 @@ def remove_leftovers(prefix: str) -> None:
 
 def _is_dead(path: str, directory: str, found: Match[str]) -> bool:
     """Whether what a save of another step has named so, which nobody will look for, is surely of no use."""
-    if found.group("kind") == "old":  # else it counts: see `folder_of`
-        return folders.is_complete(os.path.join(directory, found.group("name")))
+    if found.group("kind") == "old":  # else it counts, if it is one: see `folder_of`
+        return folders.is_complete(os.path.join(directory, found.group("name"))) or publishing.is_for_others(path)
     inside = _names(path)  # a dump's folder is empty for a moment, before its lock is in it
     return found.group("kind") == "gone" or bool(inside) and not set(inside).intersection(_OF_DUMPS)
 

@@ -6,12 +6,13 @@ import contextlib
 import os
 import re
 import shutil
-from typing import List, Optional
+from typing import List, Optional, Set
 
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError, DamagedError
 from sok1x.checkpoint.files import folders, links, manifest, shard_names
 
+_FOR_OTHERS = ".sok1x-others"  # marks a folder for what a run has saved in one that is gone, see `remove_left`
 # What a killed save leaves: TensorFlow's files before they have their names, and a folder of ours, which may be whole.
 _TENSORFLOWS_LEFT = re.compile(r".*_temp(_[0-9a-f]{32})?\Z", re.DOTALL)
 _OURS_LEFT = re.compile(r"\..*\.[0-9a-f]{16}\.tmp\Z", re.DOTALL)
@@ -27,20 +28,26 @@ def expect_free(final: str, of_step: bool = False) -> None:
     """
     if not os.path.lexists(final):
         return
-    if of_step and (os.path.islink(final) or not folders.is_complete(final)):
-        free = _is_left_of_one(final)
-    else:
-        free = folders.is_complete(final)
+    free = folders.is_complete(final) or is_for_others(final)
+    if of_step:
+        free = not os.path.islink(final) and (free or _is_left_of_one(final))
     if not free:
         raise CheckpointError("Cannot save to {}: there is something of that name that is no checkpoint of sok1x, and "
                               "the tables' folder would be called so; move it away, or save elsewhere.".format(final))
 
 
+def is_for_others(path: str) -> bool:
+    """Whether it is a folder without a checkpoint of its own, which has been made for what a run had saved in one."""
+    return os.path.lexists(os.path.join(path, _FOR_OTHERS)) and not folders.is_complete(path)
+
+
 def _is_left_of_one(path: str) -> bool:
-    """Whether it is a folder with nothing in it but files that are called as those of a checkpoint."""
-    return os.path.isdir(path) and not os.path.islink(path) and all(
-        one.is_file(follow_symlinks=False) and (one.name == "checkpoint" or shard_names.is_file_name(one.name)
-                                                or folders.is_tensorflows(one.name)) for one in folders.entries(path))
+    """Whether it is a step's folder with nothing in it but files that are called as those of a checkpoint."""
+    own = os.path.basename(path) + "."
+    return os.path.isdir(path) and all(
+        one.is_file(follow_symlinks=False) and (
+            one.name == "checkpoint" or shard_names.is_file_name(one.name)
+            or one.name.startswith(own) and folders.is_tensorflows(one.name)) for one in folders.entries(path))
 
 
 def make_temporary(final: str, token: str) -> str:
@@ -128,7 +135,8 @@ def others_in(folder: str) -> List[str]:
              or folders.is_complete(one.path) and not _OURS_LEFT.match(one.name)]
     named = {os.path.splitext(one.name)[0] for one in found if one.name.endswith((".index", ".meta"))}
     try:
-        named.discard(os.path.basename(folders.tensorflow_prefix(folder, manifest.read(folder).step)))
+        if not is_for_others(folder):
+            named.discard(os.path.basename(folders.tensorflow_prefix(folder, manifest.read(folder).step)))
     except errors.CheckpointError:  # which name is its own, if it has one, nobody knows
         named = named if len(named) > 1 else set()
     return sorted(named.union(one.name for one in found if one.is_dir(follow_symlinks=False)))
@@ -145,22 +153,34 @@ def _is_a_runs_state(folder: str) -> bool:
     return named is None or os.path.basename(named.group(1)) != own
 
 
+def _takes_a_name(final: str, names: Set[str]) -> bool:
+    """Whether a checkpoint's own files are called as some of these, of a run's checkpoints."""
+    names = {name for name in names if folders.is_tensorflows(name)}
+    return bool(names) and folders.is_complete(final) and not names.isdisjoint(manifest.read(final).files)
+
+
 def remove_replaced(retired: str, final: str) -> None:
     """Removes a folder whose place another has; if a run has gone on in it, all that is the run's goes to that one.
 
-    Where the system refuses it stays, and the next job's `remove_left` tries again.
+    Where the system refuses it stays, and the next job's `remove_left` tries again. So it does, out of sight, where
+    that one's own files are called as some of the run's.
     """
     try:
         if others_in(retired):
-            own = {manifest.NAME}
+            own, known = {manifest.NAME, _FOR_OTHERS}, is_for_others(retired)
             with contextlib.suppress(errors.CheckpointError):  # it is damaged
-                own.update(manifest.read(retired).files)
+                own.update([] if known else manifest.read(retired).files)
+                known = True
             for name in os.listdir(retired):
                 target = os.path.join(final, name)
                 # Of the run's state and the new one's own the run's counts, as it did before.
                 if name not in own and (name == "checkpoint" and _is_a_runs_state(retired)
                                         or not os.path.lexists(target)):
                     os.rename(os.path.join(retired, name), target)
+            if known and _takes_a_name(final, set(os.listdir(retired)).difference(own)):
+                if retired.endswith(".old"):  # it would count again if that one went
+                    os.rename(retired, folders.hidden(final, folders.new_token(), "gone"))
+                return
     except (OSError, errors.CheckpointError):
         return
     remove([retired])
@@ -176,6 +196,15 @@ def _remove_followed(retired: str, final: str) -> None:
         remove_replaced(retired, final)
 
 
+def _make_room(final: str) -> None:
+    """Makes the folder, if it is not there, so that what a run has saved can be in it; a checkpoint may replace it."""
+    if not os.path.lexists(final):
+        os.makedirs(final)
+    if not os.listdir(final):
+        with open(os.path.join(final, _FOR_OTHERS), "w"):
+            pass
+
+
 def remove_left(path: str, final: str) -> None:
     """As `remove_replaced`, of a hidden folder that a save of `final` has left, or is done with, whatever has its name.
 
@@ -185,7 +214,7 @@ def remove_left(path: str, final: str) -> None:
         if path.endswith(".old"):
             links.follow(path, final)
         if not path.endswith(".tmp") and others_in(path):
-            os.makedirs(final, exist_ok=True)
+            _make_room(final)
             remove_replaced(path, final)
         else:
             remove([path])

@@ -1,0 +1,105 @@
+"""A run that has gone on in a checkpoint's folder: what it has saved there stays, whatever takes that one's place."""
+import contextlib
+import os
+
+import pytest
+from prefix_checkpoints import TOKEN, files, make, save
+
+from sok1x.checkpoint.errors import CheckpointError
+from sok1x.checkpoint.files import folders, manifest, prefixes, publishing
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced", "replaced by TensorFlow", "left", "ousted"])
+def test_what_a_run_has_saved_inside_stays(tmp_path, how):
+    prefix = make(str(tmp_path / "my-1"))
+    make(prefix + "/model.ckpt-9", "mine")
+    if how == "removed":
+        prefixes.remove(prefix)
+        assert prefixes.folder_of(prefix) == prefix
+    elif how == "replaced":
+        make(prefix, "new")
+        assert files(prefix)["model.ckpt-1.index"] == "new"
+    elif how == "left":  # by a job that died when both had their names
+        os.rename(prefix, folders.hidden(prefix, TOKEN, "old"))
+        make(prefix, "new")
+        prefixes.remove_leftovers(prefix)
+    elif how == "ousted":  # by a job of Keras that died when it had saved
+        os.rename(prefix, folders.hidden(prefix, TOKEN, "gone"))
+        prefixes.remove_leftovers(prefix)
+    else:
+        with prefixes.replaced(prefix):
+            save(prefix, ".index")
+        assert prefixes.folder_of(prefix) is None
+    assert prefixes.folder_of(prefix + "/model.ckpt-9") == prefix + "/model.ckpt-9"
+    assert set(files(prefix + "/model.ckpt-9").values()) > {"mine"}
+    assert not [name for name in os.listdir(str(tmp_path)) if name.startswith(".my")]
+
+
+@pytest.mark.parametrize("inside", ["model.ckpt-9", "model.ckpt-1", "a folder"])
+@pytest.mark.parametrize("dies", [None, 2, 3])  # between the two renames, or behind them; one is the manifest's
+def test_a_checkpoint_takes_the_place_of_what_is_left_for_a_run(tmp_path, monkeypatch, inside, dies):
+    """An eager save has replaced the one in whose folder a run goes on; then a graph's Saver saves there again."""
+    prefix = make(str(tmp_path / "my-1"), others=["of_2_ranks.rows"])
+    if inside == "a folder":
+        make(prefix + "/model.ckpt-9", "mine")
+    else:
+        for ending in (".index", ".data-00000-of-00001"):
+            (tmp_path / "my-1" / (inside + ending)).write_text("mine")
+        if inside == "model.ckpt-1":  # as that of the checkpoint is called that will be saved
+            manifest.write(prefix, manifest.read(prefix)._replace(step=5, files={}))
+    run = {name: content for name, content in files(prefix).items() if content == "mine"}
+    for _ in range(2):
+        with prefixes.replaced(prefix):
+            save(prefix, ".index")
+        assert run.items() <= files(prefix).items() and not folders.is_complete(prefix)
+        publishing.expect_free(prefix)
+        publishing.expect_free(prefix, of_step=True)
+        done, rename = [], os.rename
+
+        def renamed(source, target, done=done, rename=rename):
+            if len(done) == dies:
+                raise KeyboardInterrupt
+            done.append(rename(source, target))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "rename", renamed)
+            with contextlib.suppress(KeyboardInterrupt):
+                with contextlib.nullcontext() if dies is None else pytest.raises(KeyboardInterrupt):
+                    make(prefix, "new")
+        folders.at_work.clear()
+        prefixes.remove_leftovers(str(tmp_path / "my-2"))  # another step's
+        prefixes.remove_leftovers(prefix)
+        if dies == 2:
+            assert not folders.is_complete(prefix)
+            publishing.expect_free(prefix)
+        if inside == "model.ckpt-1" and dies != 2:  # both cannot have the name: the run's has it again, later
+            assert files(prefix)["model.ckpt-1.index"] == "new"
+        else:
+            assert run.items() <= files(prefix).items()
+        make(prefix, "newer", link=False, step=3)
+        prefixes.remove_leftovers(prefix)
+        assert run.items() <= files(prefix).items() and folders.is_complete(prefix)
+        assert files(prefix)["model.ckpt-3.index"] == "newer"
+        assert not [name for name in os.listdir(str(tmp_path)) if name.startswith(".my")]
+
+
+def test_what_a_run_has_saved_inside_is_not_lost_to_one_of_its_name(tmp_path):
+    """The run's, of one rank, is out of the way as long as the folder's own files are called so."""
+    prefix = make(str(tmp_path / "my-1"))
+    for ending in (".index", ".data-00000-of-00001"):
+        (tmp_path / "my-1" / ("model.ckpt-9" + ending)).write_text("mine")
+    run = {name: content for name, content in files(prefix).items() if content == "mine"}
+    for step, there in ((9, False), (9, False), (10, True), (11, True)):
+        make(prefix, "new", step=step)
+        prefixes.remove_leftovers(prefix)
+        assert manifest.read(prefix).step == step and (run.items() <= files(prefix).items()) == there
+        assert files(prefix)["model.ckpt-{}.index".format(step)] == "new"
+    assert not [name for name in os.listdir(str(tmp_path)) if name.startswith(".my")]
+
+
+def test_a_folder_of_the_users_is_not_taken_for_what_is_left_for_a_run(tmp_path):
+    prefix = str(tmp_path / "my-1")
+    make(prefix + "/model.ckpt-9", "mine")
+    for of_step in (False, True):
+        with pytest.raises(CheckpointError, match="Cannot save to .*my-1: there is something"):
+            publishing.expect_free(prefix, of_step)
