@@ -11,7 +11,7 @@ from ranks import run_ranks
 import sok1x as sok
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError
-from sok1x.checkpoint.files import manifest
+from sok1x.checkpoint.files import folders, manifest
 
 
 def test_a_session_of_another_graph_is_refused(tmp_path):
@@ -129,6 +129,21 @@ def test_what_was_just_saved_is_there_whatever_its_step(tmp_path):
         assert [os.path.isdir(path) for path in paths] == [False, True, True]
         state = tf.train.get_checkpoint_state(str(tmp_path))
         assert [os.path.dirname(path) for path in state.all_model_checkpoint_paths] == paths[:0:-1]
+
+
+def test_a_save_looks_once_at_each_checkpoint_that_is_there(tmp_path):
+    """Many may be kept, on a file system that takes a millisecond a look."""
+    sok.init()
+    with tf.Graph().as_default(), tf.Session() as session:
+        sok.Variable([[1.0, 2.0]], name="table")
+        manager = sok.CheckpointManager(str(tmp_path), keep_checkpoint_max=None)
+        session.run(tf.global_variables_initializer())
+        looks = []
+        for step in range(20):
+            with mock.patch.object(folders, "is_complete", side_effect=folders.is_complete) as looked:
+                manager.save(session, step)
+            looks.append(looked.call_count)
+    assert looks[-1] - looks[9] == 10, looks
 
 
 def test_a_later_step_than_what_is_saved_is_told(tmp_path):

@@ -7,9 +7,10 @@ from sok1x.checkpoint.files import folders, links, publishing
 from sok1x.checkpoint.files.folder_lock import FolderLock
 
 
-def kept(directory: str, keep: Optional[int], saved: Optional[int] = None) -> List[folders.Found]:
+def kept(directory: str, keep: Optional[int], saved: Optional[int] = None,
+         found: Optional[List[folders.Found]] = None) -> List[folders.Found]:
     """The checkpoints that `retire` leaves, the one of the greatest step last, as TensorFlow's state file has them."""
-    found = folders.complete(directory)
+    found = folders.complete(directory) if found is None else found
     if keep:
         # A run that has gone back to an earlier step keeps what it saves, before what it has gone back from.
         ours = [one for one in found if saved is None or one.step <= saved]
@@ -17,13 +18,15 @@ def kept(directory: str, keep: Optional[int], saved: Optional[int] = None) -> Li
     return sorted(found)
 
 
-def retire(lock: FolderLock, keep: Optional[int], saved: Optional[int] = None) -> List[str]:
+def retire(lock: FolderLock, keep: Optional[int], saved: Optional[int] = None,
+           found: Optional[List[folders.Found]] = None) -> List[str]:
     """Takes the checkpoints of the least steps out of sight until `keep` are left; None or 0 keeps all.
 
     Args:
         lock: on their folder.
         keep: how many stay.
         saved: the step that has just been saved; those of later steps go first, of a run that went back from them.
+        found: those that there are, as `folders.complete` gives them; None: looks.
 
     One in whose folder another run has gone on stays.
 
@@ -35,8 +38,9 @@ def retire(lock: FolderLock, keep: Optional[int], saved: Optional[int] = None) -
     """
     lock.expect_held()
     retired = []
-    staying = {one.folder for one in kept(lock.directory, keep, saved)}
-    for one in folders.complete(lock.directory):
+    found = folders.complete(lock.directory) if found is None else found
+    staying = {one.folder for one in kept(lock.directory, keep, saved, found)}
+    for one in found:
         if one.folder in staying or publishing.others_in(one.folder):
             continue
         final = folders.step_folder(lock.directory, one.step)

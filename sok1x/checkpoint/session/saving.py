@@ -142,13 +142,15 @@ class Saving:
             return None
         self._complete(session, folder, token, step, outcomes)
         final = publishing.publish(folder, self._directory, step)
+        there = folders.complete(self._directory)
         if self._dense is not None:
-            self._write_state(step)
+            self._write_state(step, there)
         self._end_removal()
         self._removal = threading.Thread(target=publishing.remove, name="sok1x-removal",
-                                         args=[retiring.retire(self._lock, self._keep, step)])
+                                         args=[retiring.retire(self._lock, self._keep, step, there)])
         self._removal.start()
-        self._warn_of_later(step)
+        if any(one.step > step for one in there[:1]) or folders.is_complete(self._directory):
+            self._warn_of_later(step)
         return final
 
     def _warn_of_later(self, step: int) -> None:
@@ -180,10 +182,10 @@ class Saving:
             self._removal.join()
             self._removal = None
 
-    def _write_state(self, step: int) -> None:
-        """TensorFlow's state file names the checkpoints that stay, before the others go."""
+    def _write_state(self, step: int, there: List[folders.Found]) -> None:
+        """TensorFlow's state file names the checkpoints that stay, of those that there are, before the others go."""
         paths = [os.path.relpath(found.prefix, self._directory)
-                 for found in retiring.kept(self._directory, self._keep, step)]
+                 for found in retiring.kept(self._directory, self._keep, step, there)]
         state = os.path.join(self._directory, "checkpoint")
         with tensorflow_errors.refusals(state, sum(map(len, paths))):
             # TensorFlow takes paths beside a relative folder for those from where the job was started.
