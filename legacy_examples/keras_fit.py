@@ -68,7 +68,8 @@ def train(options):
     tf.keras.backend.set_session(tf.Session(config=tf.ConfigProto(
         intra_op_parallelism_threads=1, inter_op_parallelism_threads=2)))
     model = build_model(data)
-    # Gradients are summed over the ranks, so each rank's loss, a mean over its own samples, counts for 1 / ranks.
+    # Gradients are summed over the ranks, so each rank's loss, a mean over its own samples, counts for 1 / ranks. (What
+    # layers add to it, as a kernel_regularizer does, would have to be divided likewise: loss_weights leaves it alone.)
     model.compile(sok.DistributedOptimizer(tf.keras.optimizers.Adam(0.002), average=False), "binary_crossentropy",
                   loss_weights=[1.0 / comm.size], metrics=["binary_crossentropy", tf.keras.metrics.AUC(name="auc")])
 
