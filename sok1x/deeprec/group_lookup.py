@@ -1,6 +1,7 @@
 """DeepRec's group lookups: lists of variables and of ids, all in one call."""
+import functools
 import sys
-from typing import Any, List, Optional
+from typing import Any, Callable, List, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -16,7 +17,21 @@ STRATEGIES = ("mod", "div")
 _SPARSE, _DENSE = "deeprec.group_embedding_lookup_sparse", "deeprec.group_embedding_lookup"
 
 
+def _in_either_order(lookup: Callable[..., List[tf.Tensor]]) -> Callable[..., List[tf.Tensor]]:
+    """Has `lookup` take the older order's `"mod", sp_weights=weights`, of which Python says that it has them twice."""
+
+    @functools.wraps(lookup)
+    def looked_up(*arguments: Any, **named: Any) -> List[tf.Tensor]:
+        if len(arguments) == 4 and "sp_weights" in named and "partition_strategy" not in named and (
+                arguments[3] is None or isinstance(arguments[3], str)):
+            return lookup(*arguments[:3], partition_strategy=arguments[3], **named)
+        return lookup(*arguments, **named)
+
+    return looked_up
+
+
 @graph_code
+@_in_either_order
 def group_embedding_lookup_sparse(params: Any, sp_ids: Any, combiners: Any, sp_weights: Any = None,
                                   partition_strategy: Any = "mod", is_sequence: bool = False,
                                   params_num_per_group: int = sys.maxsize,

@@ -1,4 +1,6 @@
 """DeepRec's names: the switch, lookups beside TensorFlow's, and what is refused."""
+import inspect
+
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
@@ -200,11 +202,17 @@ def test_partition_strategy_and_weights_in_either_order():
     bare = deeprec.group_embedding_lookup_sparse([table], [ids], ["sum"], "mod")
     named = deeprec.group_embedding_lookup_sparse(
         [table], [ids], ["sum"], partition_strategy="mod", sp_weights=[weights], params_num_per_group=1)
+    mixed = [deeprec.group_embedding_lookup_sparse([table], [ids], ["sum"], strategy, sp_weights=[weights], name="mixed")
+             for strategy in ("mod", None)]
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
-        for call in session.run(calls + [named]):
+        for call in session.run(calls + [named] + mixed):
             assert call[0].tolist() == [[0, 2, 0], [0, 0, 3]]
         assert session.run(bare)[0].tolist() == [[0, 1, 0], [0, 0, 1]]
+    with pytest.raises(TypeError, match="multiple values for argument 'sp_weights'"):
+        deeprec.group_embedding_lookup_sparse([table], [ids], ["sum"], [weights], sp_weights=[weights])
+    assert list(inspect.signature(deeprec.group_embedding_lookup_sparse).parameters)[2:5] == [
+        "combiners", "sp_weights", "partition_strategy"]
 
 
 @pytest.mark.parametrize("arguments, kind, words", [
