@@ -64,7 +64,8 @@ def evicted_keys(variable: Any, since_step: Any, session: Optional[tf.Session] =
 
     Whoever follows the training drops these, and takes over what `sok.incremental_dump` has of the same step. A table
     remembers as many keys as its `remember_evicted` says, the last ones, 16 bytes each; whether that was enough is
-    told. Where it was not, a whole dump is needed: `sok.incremental_dump` since step -1. What a checkpoint restores, or
+    told. Where it was not, as with 0 since a step before keys have left last, a whole dump is needed:
+    `sok.incremental_dump` since step -1. What a checkpoint restores, or
     `sok.load` loads, remembers nothing. After that the second result is False for steps from before it, in the same
     process; a new process cannot know that others had followed later steps than those of the checkpoint. Keys have
     left at the step at which a row inserted there would have changed, as `sok.incremental_dump` says.

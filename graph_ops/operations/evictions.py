@@ -70,9 +70,11 @@ class _Since(Operation):
             counters = store.own["counters"].read()
             ring, total = store.own.get("evicted"), int(counters[EVICTED])
             notes = np.zeros((0, 2), np.int64) if ring is None else ring.read()
-            forgotten = total > len(notes)
-            # Of the step of the oldest note some may have been overwritten.
-            oldest = notes[total % len(notes), 1] if forgotten and len(notes) else 0
+            enough = total <= len(notes)
+            if not enough and len(notes):  # of the step of the oldest note some may have been overwritten
+                enough = since >= notes[total % len(notes), 1]
+            elif not enough:  # KNOWN has the last step at which keys left, unless an earlier sok1x has saved the table
+                enough = counters[KNOWN] != 0
             notes = notes[:min(total, len(notes))]
             keys = np.unique(notes[notes[:, 1] > since, 0])
             rows, asked = request.temporary("int32", len(keys)), request.temporary("int64", len(keys))
@@ -81,8 +83,7 @@ class _Since(Operation):
             hash_index.find(index, asked, rows)
             keys = keys[rows.read() < 0]
             known = known_since(int(counters[KNOWN]), int(store.clock.read()))
-        complete = (not counters[KNOWN] or since >= known) and (
-            not forgotten or (len(notes) > 0 and since >= oldest))
+        complete = enough and (not counters[KNOWN] or since >= known)
         request.host_output(0, "int64", (len(keys),)).numpy()[:] = keys
         request.host_output(1, "bool", ()).numpy()[...] = complete
 

@@ -20,6 +20,7 @@ from sok1x.graph_ops.stores.forgetting import (
     REFUSED,
     TICK,
     UNKNOWN_STEP,
+    known_since,
     unknown_after,
 )
 from sok1x.graph_ops.stores.hashed_store import HashedStore
@@ -64,8 +65,8 @@ class ForgetfulStore(HashedStore):
     free       int64 [V], the numbers of free rows, the lowest last: new keys get these first, from the end
     counters   int64 [6], TICK, FREE (rows), EVICTED (keys, in all), KNOWN: which keys have left before this step nobody
                knows: 0 if the table has not been loaded, -1 for step 0, UNKNOWN_STEP or more from when it is loaded
-               until the next training lookup; ADMITTED (keys that got rows, in all), REFUSED (how often a lookup has
-               refused a key)
+               until the next training lookup, and without `evicted` the step at which keys have left last; ADMITTED
+               (keys that got rows, in all), REFUSED (how often a lookup has refused a key)
     frequency  int64 [V], how many training lookups have asked for each row, for 'lfu'
     evicted    int64 [L, 2], the last keys that left and the step at which they did, a ring
     sketch     how often keys without a row have been asked for (cuda_kernels/admission.cu)
@@ -268,14 +269,26 @@ class ForgetfulStore(HashedStore):
         fill.fill_int64(counters.at(FREE), free - again)
         fill.fill_int64(self.count, state.given + new - again)
 
+    def note_left(self, keys: Array, evicted: int, ahead: int, at_least: int) -> None:
+        """Has it be known which keys have left, or where nothing remembers keys from which step on that none have.
+
+        Args:
+          evicted: how many have before. ahead, at_least: as of `clock.step_of_new`.
+        """
+        if "evicted" in self.own:
+            row_use.remember(keys, evicted, ahead, at_least, self.clock, self.own["evicted"])
+            return
+        counters, now = self.own["counters"], int(self.clock.read())
+        known = known_since(int(counters.read()[KNOWN]), now)
+        fill.fill_int64(counters.at(KNOWN), max(now + ahead, at_least, known) or -1)
+
     def _evict(self, leaving: Leaving, state: State, ahead: int, at_least: int) -> int:
         """Has rows leave. Returns how many are free then, and listed."""
         own, n = self.own, leaving.rows.size
         eviction.take_out(self, leaving)
         free = state.free + n
         row_use.list_free(own["used"].front(state.given), own["free"].front(free))
-        if "evicted" in own:
-            row_use.remember(leaving.keys, state.evicted, ahead, at_least, self.clock, own["evicted"])
+        self.note_left(leaving.keys, state.evicted, ahead, at_least)
         fill.fill_int64(own["counters"].at(EVICTED), state.evicted + n)
         return free
 

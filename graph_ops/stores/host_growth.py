@@ -79,7 +79,7 @@ def vacant(store: Any, numbers: Any, leaves: Optional[LeavingTable], new: int) -
 def leave(store: Any, leaves: LeavingTable, numbers: Any, evicted: int, ahead: int, at_least: int, free: Any) -> int:
     """Has rows leave the table. Returns how many; `free` is filled, and `numbers` changed."""
     (rows, scratch, keys, values), marks, gone = leaves
-    own, columns, n, every = store.own, store.columns(), rows.size, store.own["every"]
+    columns, n, every = store.columns(), rows.size, store.own["every"]
     given = int(numbers[cache.GIVEN])
     if values is not None:
         columns["rows"][0].read(values, Rows(None, rows))
@@ -90,8 +90,7 @@ def leave(store: Any, leaves: LeavingTable, numbers: Any, evicted: int, ahead: i
     numbers[cache.FREE] += n
     row_use.list_free(marks, free)
     _vacant(store).numpy(free.size)[...] = free.read()
-    if "evicted" in own:
-        row_use.remember(keys, evicted, ahead, at_least, store.clock, own["evicted"])
+    store.note_left(keys, evicted, ahead, at_least)
     return n
 
 

@@ -82,7 +82,7 @@ def of(label: str, option: Any, steps_to_live: Any = None) -> Meaning:
     storage = option.storage_option
     _expect(label, "storage_option", storage, options.StorageOption)
     if steps is not None or threshold is not None:
-        made["leaves_when_asked"] = True
+        made.update(leaves_when_asked=True, remember_evicted=evict.remember_evicted)
         if storage.storage_type == StorageType.HBM_DRAM:  # also without a GPU, where the table would have no cache
             raise ValueError("{}: storage_option.storage_type: got HBM_DRAM with evict_option {}, which cannot have "
                              "rows leave that lie in host memory behind a cache: expected HBM or DRAM, or no "

@@ -22,6 +22,8 @@ class GlobalStepEvict(_Option):
 
     Args:
         steps_to_live: as the table counts steps, see `sok.incremental_dump`; None or 0: none leave.
+        remember_evicted: how many keys that have left `sok.evicted_keys` has on each rank, the last ones, 16 bytes
+            each; None: 2**16. DeepRec has no such argument.
 
     Note:
         What is out of range `tf.get_embedding_variable` refuses, here and in the other options.
@@ -32,8 +34,8 @@ class GlobalStepEvict(_Option):
         4000
     """
 
-    def __init__(self, steps_to_live: Optional[int] = None) -> None:
-        self.steps_to_live = steps_to_live
+    def __init__(self, steps_to_live: Optional[int] = None, remember_evicted: Optional[int] = None) -> None:
+        self.steps_to_live, self.remember_evicted = steps_to_live, remember_evicted
 
 
 class L2WeightEvict(_Option):
@@ -42,6 +44,7 @@ class L2WeightEvict(_Option):
     Args:
         l2_weight_threshold: the threshold; below 0: none leave.
         threshold: the same, in fewer letters.
+        remember_evicted: as of `GlobalStepEvict`.
 
     Raises:
         ValueError: both are given.
@@ -52,12 +55,14 @@ class L2WeightEvict(_Option):
         0.5
     """
 
-    def __init__(self, l2_weight_threshold: Optional[float] = None, threshold: Optional[float] = None) -> None:
+    def __init__(self, l2_weight_threshold: Optional[float] = None, threshold: Optional[float] = None,
+                 remember_evicted: Optional[int] = None) -> None:
         if l2_weight_threshold is not None and threshold is not None:
             raise ValueError("L2WeightEvict: got l2_weight_threshold={!r} and threshold={!r}, which is the same, "
                              "expected one of them".format(l2_weight_threshold, threshold))
         given = threshold if l2_weight_threshold is None else l2_weight_threshold
         self.l2_weight_threshold = -1.0 if given is None else given
+        self.remember_evicted = remember_evicted
 
 
 class CounterFilter(_Option):

@@ -202,8 +202,8 @@ def test_partition_strategy_and_weights_in_either_order():
     bare = deeprec.group_embedding_lookup_sparse([table], [ids], ["sum"], "mod")
     named = deeprec.group_embedding_lookup_sparse(
         [table], [ids], ["sum"], partition_strategy="mod", sp_weights=[weights], params_num_per_group=1)
-    mixed = [deeprec.group_embedding_lookup_sparse([table], [ids], ["sum"], strategy, sp_weights=[weights], name="mixed")
-             for strategy in ("mod", None)]
+    mixed = [deeprec.group_embedding_lookup_sparse([table], [ids], ["sum"], each, sp_weights=[weights], name="mixed")
+             for each in ("mod", None)]
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
         for call in session.run(calls + [named] + mixed):

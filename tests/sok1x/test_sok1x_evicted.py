@@ -7,6 +7,8 @@ import tensorflow.compat.v1 as tf
 from forgetful_model import DIM, Model, by_key
 
 import sok1x as sok
+from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.graph_ops.operations import evictions
 
 
 def test_keys_that_leave_are_given_out_once_with_their_rows(graph):
@@ -223,3 +225,65 @@ def test_keys_that_leave_in_steps_that_train_no_table(graph, cache, tmp_path):
                 assert not sok.evicted_keys(table, since, session)[1]
             assert sok.evicted_keys(table, 18, session)[1]
             session.run(frozen, {keys: [3]})
+
+
+@pytest.mark.parametrize("evict, remembered, incomplete", [  # in the update after a save, and the one after that
+    (sok.deeprec.GlobalStepEvict, None, []), (sok.deeprec.L2WeightEvict, None, []),
+    (sok.deeprec.GlobalStepEvict, 7, [15, 16, 23, 24, 31, 32, 39]), (sok.deeprec.L2WeightEvict, 7, []),
+    (sok.deeprec.GlobalStepEvict, 0, [7, 8, 15, 16, 23, 24, 31, 32, 39]),
+    (sok.deeprec.L2WeightEvict, 0, [7, 8, 15, 16, 23, 24, 31, 32, 39])])
+def test_who_follows_a_table_of_deeprec_learns_what_left_when_it_was_saved(
+        graph, tmp_path, evict, remembered, incomplete):
+    option = sok.deeprec.EmbeddingVariableOption(evict_option=evict(3, remember_evicted=remembered))
+    sok.init()
+    table = sok.deeprec.get_embedding_variable("items", DIM, initializer=tf.ones_initializer(), ev_option=option)
+    ids = tf.placeholder(tf.int64, [None])
+    # Of each batch the first key becomes large: it stays, where rows leave by their norms.
+    loss = tf.reduce_sum(sok.all2all_dense_embedding(table, ids)[:1])
+    train = tf.train.GradientDescentOptimizer(4.0).minimize(loss, tf.train.get_or_create_global_step())
+    saver, exported = tf.train.Saver(), sok.export(table)
+    known, since, whole = {}, -1, []
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        for number in range(40):
+            session.run(train, {ids: range(number, number + 3)})
+            for saves in (True, False) if number % 8 == 7 else (False,):
+                gone, complete = sok.evicted_keys(table, since, session)
+                whole += [] if complete else [number]
+                changed = sok.incremental_dump(table, since if complete else -1, session)
+                known = {key: row for key, row in known.items() if complete and key not in gone}
+                known.update(zip(changed[0].tolist(), changed[1].tolist()))
+                assert known == {key: row.tolist() for key, row in zip(*session.run(exported))}
+                since = int(session.run(table.steps))
+                if saves:
+                    held = len(known)
+                    saver.save(session, str(tmp_path / "saved"))
+                    assert len(session.run(exported)[0]) < held
+    assert whole == incomplete
+
+
+@pytest.mark.parametrize("saved, restored", [(0, 9), (9, 0), (9, 5)])
+def test_checkpoints_go_from_tables_that_remember_keys_to_those_that_do_not_and_back(tmp_path, saved, restored):
+    sok.init()
+    for remembered in (saved, restored):
+        with tf.Graph().as_default(), tf.Session() as session:
+            table = EmbeddingVariable(rows=None, dim=DIM, leaves_when_asked=True, remember_evicted=remembered)
+            ids, rows = tf.placeholder(tf.int64, [None]), tf.placeholder(tf.int64, [None])
+            found = sok.all2all_dense_embedding(table, ids)
+            leave = evictions.evict(table.table_variables, rows)
+            saver, exported = tf.train.Saver(), sok.export(table)
+            if remembered is saved:
+                session.run(tf.global_variables_initializer())
+                session.run(found.op, {ids: range(10)})
+                assert session.run(leave, {rows: [1, 4]}) == 2
+                saver.save(session, str(tmp_path / "saved"))
+            else:
+                saver.restore(session, str(tmp_path / "saved"))
+            assert sorted(session.run(exported)[0].tolist()) == [0, 2, 3, 5, 6, 7, 8, 9]
+            if remembered is restored:
+                session.run(found.op, {ids: [20]})
+                assert session.run(leave, {rows: [0]}) == 1 and len(session.run(exported)[0]) == 8
+                left, complete = sok.evicted_keys(table, -1, session)
+                assert complete == (saved > 0 and restored > 0)
+                assert left.tolist() == ([0, 1, 4] if complete else [0] if restored else [])
+                assert sok.evicted_keys(table, int(session.run(table.steps)) + 1, session)[1]

@@ -44,6 +44,13 @@ def has_too_many_rows(prefix: str, tables: List[TableState]) -> bool:
                shapes.get(table.name, [0])[0] > table.variable.table.most_rows for table in tables)
 
 
+def remembers_nothing(prefix: str, tables: List[TableState]) -> bool:
+    """Whether one of these tables remembers keys that leave and did not when it was saved: TensorFlow would miss it."""
+    names = tf.train.NewCheckpointReader(prefix).get_variable_to_shape_map()
+    return any(table.name in names and table.variable.forgetting["evicted"].op.name not in names
+               for table in tables if "evicted" in table.variable.forgetting)
+
+
 def check_saved_by_sok1x(prefix: str, tables: List[TableState]) -> None:
     """Raises MismatchError where a checkpoint has a table's rows as a variable of TensorFlow's alone: without stamps,
     which each of sok1x's has."""

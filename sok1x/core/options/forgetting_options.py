@@ -10,6 +10,7 @@ from sok1x.graph_ops.stores.forgetting import STRATEGIES, TTL, Forgetting
 from sok1x.graph_ops.stores.table import Growth
 
 _COUNTERS = 1 << 20  # of a sketch, where the table has no largest size
+_REMEMBERED = 1 << 16  # keys that have left: 1 MiB, where it has none
 
 
 class ForgettingOptions(NamedTuple):
@@ -22,7 +23,7 @@ class ForgettingOptions(NamedTuple):
             None: no row leaves.
         time_to_live: steps, for 'ttl'; as `sok.incremental_dump` counts them.
         remember_evicted: how many keys that have left are remembered, the last ones, for `sok.evicted_keys`: 16
-            bytes each. None: a quarter of `max_capacity`.
+            bytes each. None: a quarter of `max_capacity`; 2**16 without, where rows leave when asked.
         filter_ratio: the probability, above 0 and at most 1, with which a lookup with `use_low_frequency_filter` gives
             a new key a row. It is drawn anew in each lookup.
         admit_after: a new key gets a row in the training lookup that is the so manieth to ask for it; until then it
@@ -96,8 +97,9 @@ def resolve(label: str, capacity: Capacity, use_hashtable: bool, options: Dict[s
         raise ValueError("{}: evict_strategy: got {!r} and no max_capacity, expected the most rows that this rank may "
                          "have: rows leave when keys need more".format(label, given.evict_strategy))
     remembered = 0
-    if strategy and growth.most is not None:
-        remembered = growth.most // 4 if given.remember_evicted is None else integer(
+    if strategy or given.leaves_when_asked:
+        usual = _REMEMBERED if growth.most is None else growth.most // 4
+        remembered = usual if given.remember_evicted is None else integer(
             label + ": remember_evicted", given.remember_evicted, 0, 2 ** 40)
     elif given.remember_evicted is not None:
         raise ValueError("{}: remember_evicted: got {} without evict_strategy: no key ever leaves".format(
