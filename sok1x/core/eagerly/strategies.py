@@ -31,6 +31,8 @@ def current() -> Any:
         True
     """
     if not tf.distribute.has_strategy():
+        if eager.is_on():
+            _watch()  # it may be trained in a scope later
         return None
     found = tf.distribute.get_strategy()
     if type(found).__name__ in _ONE:
