@@ -1,7 +1,7 @@
 """The rows of tables that changed since a time, of all ranks on each of them: SOK 2.x's incremental dump."""
 import collections
 import datetime
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -99,7 +99,10 @@ def incremental_model_dump(variables: Any, utc_datetime: Any, sess: Any = None, 
             return [(len(one.keys), len(one.evicted), bool(one.complete)) for one in mine]
 
         told = ranks.agree(session, dump)
-        every = [_of_all(ranks, one, [of_rank[place] for of_rank in told]) for place, one in enumerate(mine)]
+        every: List[_Dump] = []
+        ranks.agree(session, lambda: every.extend(map(_room, mine, zip(*told))))
+        for table, one, room, of_ranks in zip(tables, mine, every, zip(*told)):
+            _gather(ranks, table.table.name, one, room, of_ranks)
     keys, values, gone, complete = ([one[place] for one in every] for place in range(4))
     return (keys, values, gone, complete) if evicted else (keys, values)
 
@@ -148,22 +151,33 @@ def _run_once(session: Any, tables: List[EmbeddingVariable], times: List[int], e
             for (keys, values), (left, complete), step, time in zip(changed, gone, steps, times)]
 
 
-def _of_all(ranks: Talk, mine: _Dump, told: List[Any]) -> Any:
-    """(keys, values, evicted, complete) of all ranks. told: each rank's (rows, evicted keys, whether these are all)."""
-    rows, gone = [count for count, _, _ in told], [count for _, count, _ in told]
-    return (_gathered(ranks, mine.keys, rows), _gathered(ranks, mine.values, rows),
-            _gathered(ranks, mine.evicted, gone), all(complete for _, _, complete in told))
-
-
-def _gathered(ranks: Talk, mine: np.ndarray, lengths: List[int]) -> np.ndarray:
-    """All ranks' arrays [lengths[rank], ...], one after the other."""
-    if len(lengths) == 1:
+def _room(mine: _Dump, told: Sequence[Any]) -> _Dump:
+    """For what all ranks have of a table: on one rank its own. told: each rank's (rows, evicted keys, whether these are
+    all)."""
+    if len(told) == 1:
         return mine
-    every = np.empty((sum(lengths),) + mine.shape[1:], mine.dtype)
+    rows, gone = sum(count for count, _, _ in told), sum(count for _, count, _ in told)
+    return _Dump(np.empty(rows, mine.keys.dtype), np.empty((rows,) + mine.values.shape[1:], mine.values.dtype),
+                 np.empty(gone, mine.evicted.dtype), all(complete for _, _, complete in told))
+
+
+def _gather(ranks: Talk, name: str, mine: _Dump, room: _Dump, told: Sequence[Any]) -> None:
+    """Fills the room for a table, by its name, with all ranks' keys and rows. told: as for `_room`."""
+    if len(told) == 1:
+        return
+    rows, gone = [count for count, _, _ in told], [count for _, count, _ in told]
+    for part, given, every, lengths in (("keys", mine.keys, room.keys, rows), ("rows", mine.values, room.values, rows),
+                                        ("keys that have left", mine.evicted, room.evicted, gone)):
+        _gather_array(ranks, "{}: the {} of '{}'".format(_FUNCTION, part, name), given, every, lengths)
+
+
+def _gather_array(ranks: Talk, what: str, mine: np.ndarray, every: np.ndarray, lengths: List[int]) -> None:
+    """Fills `every` with all ranks' arrays [lengths[rank], ...], one after the other."""
     row_bytes = mine.dtype.itemsize * int(np.prod(mine.shape[1:], dtype=np.int64))
     out, given = every.reshape(-1).view(np.uint8), np.ascontiguousarray(mine).reshape(-1).view(np.uint8)
     begins = np.cumsum([0] + lengths) * row_bytes
     for first in range(0, max(lengths) * row_bytes, _PIECE):
-        for begin, part in zip(begins, ranks.gather(None, given[first:first + _PIECE])):
+        with ranks.about("{}, from byte {} on".format(what, first)):
+            parts = ranks.gather(None, given[first:first + _PIECE])
+        for begin, part in zip(begins, parts):
             out[begin + first:begin + first + len(part)] = part
-    return every

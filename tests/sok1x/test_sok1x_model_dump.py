@@ -1,11 +1,13 @@
 """incremental_model_dump: times and steps, pauses, threads, restores, and what it refuses."""
 import datetime
+import os
 import threading
 import time
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from ranks import run_ranks
 from sok1x_cases import dense_layer, graph, session
 
 import sok1x as sok
@@ -250,6 +252,11 @@ def test_a_moment_of_rest_is_one_whatever_has_begun_since():
     busy = at(newest=8, oldest=7, ended=80, time=90)
     assert [log.step_at(time, busy, 9, 60) for time in (4, 5, 19, 20, 69, 70)] == [step_times.EVERY, 0, 0, 1, 1, 2]
     assert [log.step_at(time, busy, 9, 60, before=2) for time in (4, 5, 21, 22)] == [step_times.EVERY, 0, 0, 1]
+
+
+def test_a_rank_that_is_stopped_between_exchanges_and_asks_again(seed):
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_model_dump_stopped.py")
+    assert run_ranks(2, program, seed, timeout=300).out.count("ok") == 2
 
 
 def test_what_it_refuses():

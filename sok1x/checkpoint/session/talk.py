@@ -1,7 +1,7 @@
 """How ranks talk between steps: in a graph and session of their own, for TensorFlow's graphs may be finalized."""
 import contextlib
 import threading
-from typing import Any, Iterator, List, Optional
+from typing import Any, Iterator, List, Optional, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -17,6 +17,7 @@ _TOGETHER = ("Tables are spread over all ranks, so all must take part together; 
              "sok.load, the manager or the Saver on every rank; give every rank's MonitoredTrainingSession, "
              "CheckpointSaverHook or Estimator the same folder (rank 0 alone writes what is not in tables). A "
              "tf.train.Saver of the dense variables alone may run on one.")
+_HEAD = 8  # bytes that say how long the words are that a message is about
 
 
 class Talk(Ranks):
@@ -45,8 +46,18 @@ class Talk(Ranks):
         """As `Ranks.gather`; `session` is not needed, which runs nothing.
 
         Raises:
-            CheckpointError: some ranks wait for something else.
+            CheckpointError: some ranks wait for something else, or talk about something else.
         """
+        with self._lock:
+            told = [_unpacked(part) for part in self._gather(session, _packed(self._what, payload))]
+        for rank, (what, _) in enumerate(told):
+            if what != self._what:
+                raise CheckpointError("{} is at '{}', and {} at '{}': all ranks must do the same with "
+                                      "tables, in one order.".format(
+                                          launch.starting(self.rank), self._what, launch.named(rank), what))
+        return [given for _, given in told]
+
+    def _gather(self, session: Any, payload: np.ndarray) -> List[np.ndarray]:
         with self._lock:
             if self._session is None:
                 # The threads of all other sessions are as the first one that has none of its own says.
@@ -59,20 +70,16 @@ class Talk(Ranks):
                     error, tf.errors.DeadlineExceededError) else ""
                 raise CheckpointError(tensorflow_versions.own_words(error).split("\n")[0] + alone) from error
 
-    def exchange(self, session: Any, value: Any) -> List[Any]:
-        """As `Ranks.exchange`; `session` is not needed.
 
-        Raises:
-            CheckpointError: some ranks wait for something else, or talk about something else.
-        """
-        with self._lock:
-            told = super().exchange(session, [self._what, value])
-        for rank, (what, _) in enumerate(told):
-            if what != self._what:
-                raise CheckpointError("{} is at '{}', and {} at '{}': all ranks must do the same with "
-                                      "tables, in one order.".format(
-                                          launch.starting(self.rank), self._what, launch.named(rank), what))
-        return [given for _, given in told]
+def _packed(what: str, payload: np.ndarray) -> np.ndarray:
+    """What is said, uint8 [n], behind what it is about."""
+    head = what.encode()
+    return np.concatenate([np.frombuffer(len(head).to_bytes(_HEAD, "little") + head, np.uint8), payload])
+
+
+def _unpacked(told: np.ndarray) -> Tuple[str, np.ndarray]:
+    end = _HEAD + int.from_bytes(told[:_HEAD].tobytes(), "little")
+    return told[_HEAD:end].tobytes().decode(), told[end:]
 
 
 _talk: Optional[Talk] = None
