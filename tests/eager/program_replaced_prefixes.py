@@ -210,8 +210,18 @@ def check_counted(model, folder):
     for number in (1, 2):
         model.put(number)
         model.checkpoint.save(path)
-    twin = Model()
-    check_changed(twin, path + "-1", functools.partial(replace, path + "-1", path + "-2"), counted, True)
+    twin, stock = Model(), tf.train.Checkpoint._maybe_create_save_counter
+    twin.put(-1)
+
+    def replaced_before(checkpoint):
+        if launch.current().rank == 0:
+            replace(path + "-1", path + "-2")
+        return stock(checkpoint)
+    barrier()
+    with mock.patch.object(tf.train.Checkpoint, "_maybe_create_save_counter", replaced_before):
+        error = error_of(lambda: twin.checkpoint.restore(path + "-1"))
+    assert REPLACED in str(error), error
+    barrier()
     twin.checkpoint.restore(path + "-2")
     twin.expect(2)
     assert twin.checkpoint.save_counter.numpy() == 2
