@@ -205,7 +205,7 @@ def check_made_later(model, folder):
 
 
 def check_counted(model, folder):
-    """The save_counter, which TensorFlow makes and reads at the end of a restore, is of the same save on all ranks."""
+    """The save_counter, which TensorFlow would read when all else is restored, is of the same save."""
     path, counted = os.path.join(folder, "counted"), (tf.train.Checkpoint, "_maybe_create_save_counter", True)
     for number in (1, 2):
         model.put(number)

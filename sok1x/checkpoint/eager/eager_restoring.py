@@ -64,7 +64,7 @@ def restored(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def restored_counting(stock: Callable[..., Any]) -> Callable[..., Any]:
-    """In place of Checkpoint.restore, which makes the save_counter, and reads it then, when all else is restored."""
+    """In place of Checkpoint.restore, which makes the save_counter when all else is restored, and reads it then."""
     def restore(self: Any, *args: Any, **kwargs: Any) -> Any:
         with _counting.entered(self):
             return stock(self, *args, **kwargs)
@@ -159,9 +159,9 @@ def _load_one(stock: Callable[..., Any], saver: Any, prefix: str, options: Any, 
         _forget(saver._graph_view, _failed.__contains__)
     index = eager_places.index_of(prefix)
     with _of_one_save(prefix, mark):
-        status = _load(stock, saver, prefix, options)
         if _counting.value is not None and _counting.value._saver is saver:
-            _counting.value._maybe_create_save_counter()
+            _counting.value._maybe_create_save_counter()  # so that it is read with all else
+        status = _load(stock, saver, prefix, options)
     if mark is not None:
         _saves[status._checkpoint] = _Save(prefix, mark, index)
     return status
