@@ -1,4 +1,6 @@
 """Which new keys are given rows (admission.cu)."""
+from typing import Optional
+
 from . import fill
 from .arrays import Array, need
 from .backend import DOUBLE, INT32, INT64, POINTER, UINT64, counts, family, kernels
@@ -19,6 +21,7 @@ declare("refuse_drawn", None, UINT64, UINT64, POINTER, INT64, POINTER, DOUBLE, P
 declare("forget_refused", None, POINTER, INT64, threads=lambda a: a[1])
 
 _WORD = (1 << 64) - 1
+_PIECE = 1024  # keys that are counted at once, at least
 
 
 def counter_bits(least: int) -> int:
@@ -52,15 +55,16 @@ def is_full(occupied: int, total: int, width: int, least: int) -> bool:
     return 64 * occupied >= 43 * ROWS * width and total >= ROWS * width * (least // 8 * 2)
 
 
-def refuse_rare(sketch: Array, width: int, keys: Array, least: int, rows: Array) -> int:
+def refuse_rare(sketch: Array, width: int, keys: Array, least: int, rows: Array, lacking: Optional[int] = None) -> int:
     """Counts keys that have no row, and refuses those that have not yet been counted `least` times.
 
     So that the sketch does not fill, all counters are halved where 67 % of them are not 0 and, with `least` from 8 on,
     all show `least // 8 * 2` in the mean. Whether that is so is seen whenever a sixteenth as many keys have been
-    counted as a row has counters. As many different keys as a row has counters occupy 1 - exp(-1) of them, 63 % (with
-    256 counters in a row and more hardly ever 67 %): these are not halved, however often the keys come, and each is
-    admitted the `least`-th time it comes, or earlier. Where more keys come, most of them once, one is admitted that
-    goes on to come `least` times while about `max(1, least // 8)` times as many keys are counted as a row has counters.
+    counted as a row has counters, or 1,024. As many different keys as a row has counters occupy 1 - exp(-1) of them,
+    63 % (with 256 counters in a row and more hardly ever 67 %): these are not halved, however often the keys come, and
+    each is admitted the `least`-th time it comes, or earlier. Where more come, those that have been admitted included,
+    one is admitted that goes on to come `least` times while about `max(1, least // 8)` times as many different keys are
+    counted as a row has counters.
 
     With `least` below 8 a key that has not been counted yet has a count above 0 with a probability of at most 23 %, and
     of 2.4 % while half as many keys have been counted as a row has counters. With more, counts may be too high by a
@@ -72,17 +76,27 @@ def refuse_rare(sketch: Array, width: int, keys: Array, least: int, rows: Array)
         keys: int64 [n], distinct.
         least: from 1 to MOST_COUNT.
         rows: int32 [n], -1 for a key without a row: -2 then, if it is refused.
+        lacking: how many have none; None: any number.
 
     Returns:
         How many are refused.
     """
-    n, words = keys.size, sketch_words(width, least)
-    need("sketch", sketch, "int64", words)
+    n = keys.size
+    need("sketch", sketch, "int64", sketch_words(width, least))
     need("keys", keys, "int64", n)
     need("rows", rows, "int32", n)
     if not n:
         return 0
-    bits, found = counter_bits(least), counts()
+    # Not all at once, or they would be taken for each other before anybody looks.
+    pieces = max(1, -(-(n if lacking is None else lacking) // max(_PIECE, looked_at(width))))
+    refused, bounds = 0, [n * piece // pieces for piece in range(pieces + 1)]
+    for first, end in zip(bounds, bounds[1:]):
+        refused += _refuse_some(sketch, width, keys.some(first, end - first), least, rows.some(first, end - first))
+    return refused
+
+
+def _refuse_some(sketch: Array, width: int, keys: Array, least: int, rows: Array) -> int:
+    n, bits, found = keys.size, counter_bits(least), counts()
     refused, due = found.take(), found.take()
     kernels.count_keys(sketch.pointer, width, bits, keys.pointer, rows.pointer, n)
     kernels.refuse_rare(sketch.pointer, width, bits, keys.pointer, n, least, looked_at(width), rows.pointer,

@@ -139,7 +139,7 @@ class ForgetfulStore(HashedStore):
             nonlocal refused, room
             repair.raise_noted(self)
             self.touched(rows)
-            refused = self._refuse(keys, count, rows) if found.missing else 0
+            refused = self._refuse(keys, count, rows, found.missing) if found.missing else 0
             if found.missing > refused:
                 room = self._find_room(found.missing - refused)
 
@@ -170,14 +170,14 @@ class ForgetfulStore(HashedStore):
         fill.fill_int64(self.own["counters"].at(FREE), free)
         return int(rows.size)
 
-    def _refuse(self, keys: Array, count: int, rows: Array) -> int:
-        """How many new keys, of those that rows int32 [count] has -1 for, get no row: there it has -2 then."""
+    def _refuse(self, keys: Array, count: int, rows: Array, missing: int) -> int:
+        """How many of `missing` new keys, for which rows int32 [count] has -1, get no row: there it has -2 then."""
         forgetting, refused = self.table.forgetting, 0
         if self.filtered is None or forgetting is None:
             return 0
         if forgetting.admit_after > 1:
             refused += admission.refuse_rare(self.own["sketch"], forgetting.sketch_width, keys.front(count),
-                                             forgetting.admit_after, rows)
+                                             forgetting.admit_after, rows, missing)
         if self.filtered and forgetting.filter_ratio < 1:
             refused += admission.refuse_drawn(
                 self.world.seed_of_rows(), self.table.identity, keys.front(count), self.own["counters"].at(TICK),

@@ -68,8 +68,9 @@ class L2WeightEvict(_Option):
 class CounterFilter(_Option):
     """A key gets a row in the training lookup that is the so manieth to ask for it.
 
-    A rank counts up to 2^20 keys without a row at a time: each gets its row when it is due, or earlier, for it may be
-    taken for another. With more, rare ones may get theirs late, or never: see docs/table_sizes.md, `admit_after`.
+    A rank counts up to 2^20 different keys, those that get rows included: each gets its row when it is due, or earlier,
+    for it may be taken for another. Where more come, rare ones may get theirs late, or never: see docs/table_sizes.md,
+    `admit_after`.
 
     Args:
         filter_freq: which one; 0 and 1: the first.
@@ -89,8 +90,10 @@ class CBFFilter(_Option):
 
     Args:
         filter_freq: as there.
-        max_element_size: how many keys without a row are counted at a time, on each rank. 0: as `CounterFilter`.
-        false_positive_probability: how likely, with so many, a new one is taken for one that has been seen.
+        max_element_size: how many different keys are counted, on each rank, those that get rows included, before counts
+            are halved. 0: as `CounterFilter`.
+        false_positive_probability: how likely, with so many, a new one is taken for one that has been seen; where more
+            come, up to 23 %.
         counter_type: of DeepRec's counters: tf.uint8, uint16, uint32 or uint64 (None). Ours are as wide as
             `filter_freq` needs.
 

@@ -84,6 +84,21 @@ def test_the_stated_error_holds_and_counts_are_halved_before_the_sketch_fills(se
     assert sorted(counters_of(sketch, 3)[counters_of(sketch, 3) > 0].tolist()) == [2] * 4  # three and one were four
 
 
+@pytest.mark.parametrize("least", [2, 3])
+def test_the_stated_error_holds_in_lookups_of_any_number_of_new_keys(seed, least):
+    random = np.random.RandomState(seed)
+    width = 1 << 14
+    keys = random.permutation(10 ** 7).astype(np.int64)
+    for n in (width // 4, width, 4 * width):
+        sketch = np.zeros(admission.sketch_words(width, least), np.int64)
+        for number in range(4):
+            some, rows = keys[number * n:(number + 1) * n], np.full(n, -1, np.int32)
+            rows[random.permutation(n)[:n // 10]] = 5
+            new = rows < 0
+            out = refused(sketch, width, some, least, rows)
+            assert 1 - out[new].mean() < 0.23 and (rows[~new] == 5).all(), (n, number, 1 - out[new].mean())
+
+
 @pytest.mark.parametrize("least", [2, 5, 7, 8, 10, 15, 16, 20, 100, 300])
 def test_as_many_keys_as_a_row_has_counters_are_all_admitted_in_time(seed, least):
     """However often they come before the last of them is."""
