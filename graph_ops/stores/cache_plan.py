@@ -63,7 +63,7 @@ def make(store: Any, keys: Array, count: int, rows: Array, lean: bool) -> Plan:
     state, numbers = store.state(), store.numbers()
     homes = request.temporary("int32", count)
     absent, new = cache_rows.find_homes(keys.front(count), rows, every, homes)
-    refused = store._refuse(keys, count, homes) if new else 0
+    refused = store._refuse(keys, count, homes, new) if new else 0
     known, coming, new = absent - new, absent - refused, new - refused
     going = None if lean else _choose(store, state, numbers, coming)
     leaves = host_growth.make_room(store, numbers, new, homes)
