@@ -37,3 +37,9 @@ def test_what_saves_have_left_that_died_goes_and_nothing_else(ranks, tmp_path):
 def test_what_another_job_replaces_meanwhile(ranks, tmp_path):
     finished = run_ranks(ranks, os.path.join(HERE, "program_replaced_prefixes.py"), tmp_path, timeout=300)
     assert finished.out.count("ok") == ranks
+
+
+def test_a_rank_that_waits_alone_says_what_it_has_not_found(tmp_path):
+    finished = run_ranks(2, os.path.join(HERE, "program_failed_restores.py"), "unseen", tmp_path, timeout=300,
+                         env={"SOK1X_DEADLOCK_SECONDS": "3"}, check=False)
+    assert finished.out.count("ok") == 2, str(finished)

@@ -48,7 +48,12 @@ def restored(stock: Callable[..., Any]) -> Callable[..., Any]:
             _prefix_of([place], path)
             return _load_one(stock, self, save_path, options, place.mark)
         with talk().about("a tf.train.Checkpoint restores tables"):
-            places = [Place(*told) for told in talk().agree(None, lambda: _found(place))]
+            try:
+                places = [Place(*told) for told in talk().agree(None, lambda: _found(place))]
+            except CheckpointError as error:
+                if place.error is None or error is place.error:
+                    raise
+                raise place.error from error  # nobody has listened: others may have read it, and it has no tables
         status: List[Any] = []
         with talk().about("a tf.train.Checkpoint restores tables from {}".format(places[0].prefix)):
             prefix, mark = _prefix_of(places, path)

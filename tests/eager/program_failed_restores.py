@@ -1,0 +1,67 @@
+"""Run by test_eager_objects.py: tf.train.Checkpoint.restore that fails says why, as TensorFlow does, and no more.
+
+On one rank and on two; stock TensorFlow says what is raised where there are no tables.
+"""
+import os
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+tf.compat.v1.enable_v2_behavior()
+import sok1x as sok  # noqa: E402
+from sok1x import launch  # noqa: E402
+from sok1x.checkpoint.errors import CheckpointError  # noqa: E402
+
+KEYS = np.arange(8)
+
+
+class Part(tf.Module):
+    """With a variable, and with a table if it is given one."""
+
+    def __init__(self, number, table=None):
+        super().__init__()
+        self.weight = tf.Variable(float(number))
+        if table is not None:
+            self.table = table
+
+
+def new_table(number=0):
+    table = sok.DynamicVariable(dimension=2, init_capacity=len(KEYS))
+    sok.assign(table, tf.constant(KEYS), tf.fill([len(KEYS), 2], float(number)))
+    return table
+
+
+def error_of(call):
+    try:
+        call()
+    except Exception as error:
+        return error
+    return None
+
+
+def check_unseen(folder, table):
+    """Rank 1 does not see what has no tables: rank 0 does not wait for it, and it says what it has not found."""
+    rank = launch.current().rank
+    part, path = Part(1), os.path.join(folder, "seen_by_{}".format(rank))
+    if rank == 0:
+        tf.train.Checkpoint(part=part).write(path)
+    part.table = table
+    error = error_of(lambda: tf.train.Checkpoint(part=part).read(path).expect_partial())
+    if rank == 0:
+        assert error is None, error
+        error = error_of(lambda: sok.all2all_dense_embedding(table, tf.constant([1], tf.int64)))
+        assert "every rank waits for an op" in str(error), error
+        return
+    assert isinstance(error, tf.errors.NotFoundError) and path in str(error), repr(error)
+    assert isinstance(error.__cause__, CheckpointError), repr(error.__cause__)
+
+
+def main_unseen(folder):
+    sok.init()
+    check_unseen(folder, new_table())
+    print("rank", launch.current().rank, "ok")
+
+
+if __name__ == "__main__":
+    {"unseen": main_unseen}[sys.argv[1]](sys.argv[2])
