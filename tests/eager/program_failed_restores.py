@@ -32,12 +32,36 @@ def new_table(number=0):
     return table
 
 
+def expect_rows(table, number):
+    keys, rows = sok.export(table)
+    assert len(keys) and (rows.numpy() == number).all(), rows
+
+
 def error_of(call):
     try:
         call()
     except Exception as error:
         return error
     return None
+
+
+def check_bytes(folder, table):
+    """A path as TensorFlow takes it, of a model with a table or with none."""
+    part = Part(1, table)
+    checkpoint = tf.train.Checkpoint(part=part)
+    path = os.path.join(folder, "bytes").encode()
+    if table is not None:
+        sok.assign(table, tf.constant(KEYS), tf.fill([len(KEYS), 2], 5.0))
+    written = checkpoint.write(path)
+    assert tf.compat.as_bytes(written) == path, written
+    for restore in (checkpoint.read, checkpoint.restore):
+        part.weight.assign(0.0)
+        if table is not None:
+            sok.assign(table, tf.constant(KEYS), tf.zeros([len(KEYS), 2]))
+        restore(path)
+        assert part.weight.numpy() == 1
+        if table is not None:
+            expect_rows(table, 5)
 
 
 def check_unseen(folder, table):
@@ -57,6 +81,16 @@ def check_unseen(folder, table):
     assert isinstance(error.__cause__, CheckpointError), repr(error.__cause__)
 
 
+def main(folder):
+    sok.init()
+    world, table = launch.current(), new_table()
+    folder = os.path.join(folder, str(world.size))
+    for check in (check_bytes,):
+        check(os.path.join(folder, "stock-{}".format(world.rank)), None)
+        check(os.path.join(folder, "tables"), table)
+    print("rank", world.rank, "ok")
+
+
 def main_unseen(folder):
     sok.init()
     check_unseen(folder, new_table())
@@ -64,4 +98,4 @@ def main_unseen(folder):
 
 
 if __name__ == "__main__":
-    {"unseen": main_unseen}[sys.argv[1]](sys.argv[2])
+    {"all": main, "unseen": main_unseen}[sys.argv[1]](sys.argv[2])

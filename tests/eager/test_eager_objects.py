@@ -39,6 +39,12 @@ def test_what_another_job_replaces_meanwhile(ranks, tmp_path):
     assert finished.out.count("ok") == ranks
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_restore_that_fails_says_why_and_leaves_nothing(ranks, tmp_path):
+    finished = run_ranks(ranks, os.path.join(HERE, "program_failed_restores.py"), "all", tmp_path, timeout=300)
+    assert finished.out.count("ok") == ranks
+
+
 def test_a_rank_that_waits_alone_says_what_it_has_not_found(tmp_path):
     finished = run_ranks(2, os.path.join(HERE, "program_failed_restores.py"), "unseen", tmp_path, timeout=300,
                          env={"SOK1X_DEADLOCK_SECONDS": "3"}, check=False)

@@ -89,7 +89,7 @@ def _written(stock: Callable[..., Any]) -> Callable[..., Any]:
             return stock(self, *args, **kwargs)
         given = signature.bind(self, *args, **kwargs)
         given.apply_defaults()
-        path, options = os.fspath(given.arguments["file_prefix"]), given.arguments["options"]
+        path, options = os.fsdecode(given.arguments["file_prefix"]), given.arguments["options"]
         # Of an asynchronous save this is but the beginning: the thread that writes comes here, too.
         later = getattr(options, "experimental_enable_async_checkpoint", False)
         rank, ranks = eager_places.here()

@@ -32,7 +32,7 @@ def restored(stock: Callable[..., Any]) -> Callable[..., Any]:
     def restore(self: Any, save_path: Any, options: Any = None) -> Any:
         if save_path is None or not tf.executing_eagerly() or shard_variable.are_left_out():
             return stock(self, save_path, options)
-        path, ours = os.fspath(save_path), eager_places.shards(self)
+        path, ours = os.fsdecode(save_path), eager_places.shards(self)
         place = eager_places.place(path, self)
         if ours and prefixes.folder_of(path) is not None:
             place = place._replace(error=MismatchError((
@@ -46,7 +46,7 @@ def restored(stock: Callable[..., Any]) -> Callable[..., Any]:
         joined.world()
         if ranks == 1:
             _prefix_of([place], path)
-            return _load_one(stock, self, save_path, options, place.mark)
+            return _load_one(stock, self, path, options, place.mark)
         with talk().about("a tf.train.Checkpoint restores tables"):
             try:
                 places = [Place(*told) for told in talk().agree(None, lambda: _found(place))]
