@@ -4,6 +4,7 @@ On one rank and on two; stock TensorFlow says what is raised where there are no 
 """
 import os
 import sys
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -11,6 +12,7 @@ import tensorflow as tf
 tf.compat.v1.enable_v2_behavior()
 import sok1x as sok  # noqa: E402
 from sok1x import launch  # noqa: E402
+from sok1x.checkpoint.eager import eager_restoring  # noqa: E402
 from sok1x.checkpoint.errors import CheckpointError  # noqa: E402
 
 KEYS = np.arange(8)
@@ -64,6 +66,29 @@ def check_bytes(folder, table):
             expect_rows(table, 5)
 
 
+def check_forgotten(folder, table):
+    """A restore that has failed gives nothing to what is made later; the next one does."""
+    world, stock = launch.current(), eager_restoring._load
+    model = Part(1, table)
+    model.late = Part(2)
+    path = tf.train.Checkpoint(model=model).write(os.path.join(folder, "forgotten"))
+    model = Part(0, table)
+    checkpoint = tf.train.Checkpoint(model=model)
+
+    def failing(*arguments):
+        loaded = stock(*arguments)
+        if world.rank == world.size - 1:
+            raise CheckpointError("of two saves")
+        return loaded
+    with mock.patch.object(eager_restoring, "_load", failing):
+        error = error_of(lambda: checkpoint.restore(path))
+    assert "of two saves" in str(error), error
+    model.late = Part(3)
+    assert model.late.weight.numpy() == 3
+    checkpoint.restore(path)
+    assert model.late.weight.numpy() == 2
+
+
 def check_unseen(folder, table):
     """Rank 1 does not see what has no tables: rank 0 does not wait for it, and it says what it has not found."""
     rank = launch.current().rank
@@ -88,6 +113,7 @@ def main(folder):
     for check in (check_bytes,):
         check(os.path.join(folder, "stock-{}".format(world.rank)), None)
         check(os.path.join(folder, "tables"), table)
+    check_forgotten(os.path.join(folder, "tables"), table)
     print("rank", world.rank, "ok")
 
 

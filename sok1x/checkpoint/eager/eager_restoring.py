@@ -46,7 +46,8 @@ def restored(stock: Callable[..., Any]) -> Callable[..., Any]:
         joined.world()
         if ranks == 1:
             _prefix_of([place], path)
-            return _load_one(stock, self, path, options, place.mark)
+            with _forgotten_if_failed(self._graph_view):
+                return _load_one(stock, self, path, options, place.mark)
         with talk().about("a tf.train.Checkpoint restores tables"):
             try:
                 places = [Place(*told) for told in talk().agree(None, lambda: _found(place))]
@@ -58,12 +59,8 @@ def restored(stock: Callable[..., Any]) -> Callable[..., Any]:
         with talk().about("a tf.train.Checkpoint restores tables from {}".format(places[0].prefix)):
             prefix, mark = _prefix_of(places, path)
             talk().agree(None, lambda: _expect_there(path, place, prefix, mark))
-            uid = checkpoint_objects.ops.uid()
-            try:
+            with _forgotten_if_failed(self._graph_view):
                 talk().agree(None, lambda: status.append(_load_one(stock, self, prefix, options, mark)))
-            except Exception:
-                _forget(self._graph_view, lambda one: one.restore_uid > uid)
-                raise
         return status[0]
     return restore
 
@@ -106,6 +103,17 @@ def _read_later(position: Any, save: "_Save") -> Iterator[None]:
             yield
     except CheckpointError:
         _failed.add(position.checkpoint)
+        raise
+
+
+@contextlib.contextmanager
+def _forgotten_if_failed(view: Any) -> Iterator[None]:
+    """Inside, something is restored; where that fails, what is made later reads nothing of it."""
+    uid = checkpoint_objects.ops.uid()  # they grow
+    try:
+        yield
+    except Exception:
+        _forget(view, lambda one: one.restore_uid > uid)
         raise
 
 
