@@ -14,6 +14,7 @@ import sok1x as sok  # noqa: E402
 from sok1x import launch  # noqa: E402
 from sok1x.checkpoint.eager import eager_restoring  # noqa: E402
 from sok1x.checkpoint.errors import CheckpointError  # noqa: E402
+from sok1x.checkpoint.session.talk import talk  # noqa: E402
 
 KEYS = np.arange(8)
 
@@ -45,6 +46,30 @@ def error_of(call):
     except Exception as error:
         return error
     return None
+
+
+def check_gone(folder, table):
+    """A manager has removed what was restored: what is made then has no value there, and that is nobody's fault."""
+    model = Part(1, table)
+    model.late = Part(2)
+    tf.train.CheckpointManager(tf.train.Checkpoint(model=model), folder, 1).save()
+    model = Part(0, table)
+    manager = tf.train.CheckpointManager(tf.train.Checkpoint(model=model), folder, 1)
+    path = manager.latest_checkpoint
+    manager.checkpoint.restore(path)
+    assert model.weight.numpy() == 1
+    assert manager.save() != path and not os.path.exists(path + ".index")
+    talk().exchange(None, None)
+    late = Part(3)
+    error = error_of(lambda: setattr(model, "late", late))
+    assert isinstance(error, tf.errors.NotFoundError), repr(error)  # as TensorFlow's own
+    if table is not None:
+        assert path in str(error) and "is gone since it was restored" in str(error), error
+    model.late = late
+    assert late.weight.numpy() == 3
+    manager.save()
+    model.another = Part(4)
+    assert model.another.weight.numpy() == 4
 
 
 def check_bytes(folder, table):
@@ -110,7 +135,7 @@ def main(folder):
     sok.init()
     world, table = launch.current(), new_table()
     folder = os.path.join(folder, str(world.size))
-    for check in (check_bytes,):
+    for check in (check_gone, check_bytes):
         check(os.path.join(folder, "stock-{}".format(world.rank)), None)
         check(os.path.join(folder, "tables"), table)
     check_forgotten(os.path.join(folder, "tables"), table)

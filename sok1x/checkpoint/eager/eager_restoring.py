@@ -23,6 +23,8 @@ from sok1x.graph_ops.bridge import joined
 from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_objects
 from sok1x.graph_ops.stores.step_at import time_of_restore
 
+_GONE = ("{} is gone since it was restored, so that what is made now has no value there. Make it before the restore, "
+         "or keep the checkpoint: a manager removes all but max_to_keep, and a save of that name replaces it.")
 _loading = ThreadScope()  # inside, all that there is is restored
 _counting = ThreadScope()  # its value is the tf.train.Checkpoint whose `restore` restores its save_counter, too
 
@@ -101,8 +103,9 @@ def _read_later(position: Any, save: "_Save") -> Iterator[None]:
     try:
         with _of_one_save(*save, lambda: _has_values(position)):
             yield
-    except CheckpointError:
-        _failed.add(position.checkpoint)
+    except Exception as error:
+        if isinstance(error, CheckpointError) or not eager_places.is_there(save.prefix):
+            _failed.add(position.checkpoint)
         raise
 
 
@@ -182,23 +185,27 @@ def _load_one(stock: Callable[..., Any], saver: Any, prefix: str, options: Any, 
 
 @contextlib.contextmanager
 def _of_one_save(prefix: str, mark: Optional[List[Any]], index: Any = None,
-                 has_read: Callable[[], bool] = lambda: True) -> Iterator[None]:
+                 has_read: Optional[Callable[[], bool]] = None) -> Iterator[None]:
     """Inside, TensorFlow reads a checkpoint; another job may put its own in its place, or remove it, at any time.
 
     Args:
         prefix, mark, index: as in a `_Save`. Where that file is still there nobody looks for the mark.
-        has_read: whether it has, asked where there is another file: it may have had nothing to read.
+        has_read: of what is made after the restore: whether it has, asked where there is another file: it may have had
+            nothing to read.
 
     Raises:
         CheckpointError: another job has, and what has been read may be of both saves.
+        tf.errors.NotFoundError: as TensorFlow has it: what is made after the restore has nothing left to read.
     """
     try:
         yield
     except Exception as error:  # TensorFlow's too
-        if eager_places.place(prefix).mark != mark:
-            raise CheckpointError(REPLACED.format(prefix)) from error
-        raise
-    if index is not None and eager_places.index_of(prefix) == index or not has_read():
+        if eager_places.place(prefix).mark == mark:
+            raise
+        if has_read is not None and not eager_places.is_there(prefix):  # it was restored whole: this job may remove it
+            raise tf.errors.NotFoundError(None, None, _GONE.format(prefix)) from error
+        raise CheckpointError(REPLACED.format(prefix)) from error
+    if index is not None and eager_places.index_of(prefix) == index or has_read is not None and not has_read():
         return
     now = eager_places.place(prefix)
     if now.mark != mark and (now.mark is not None or eager_places.is_there(prefix)):  # one that is gone was read whole
