@@ -5,5 +5,6 @@
     object_rest        or from an eager program's: whether it fits
     eager_checkpoints  `tf.train.Checkpoint` saves, on as many ranks as there are
     eager_restoring    and back
+    eager_rows         what tables and slots have then
     eager_places       where, and whose shards they are
 """
