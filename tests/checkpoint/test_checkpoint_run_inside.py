@@ -1,5 +1,6 @@
 """A run that has gone on in a checkpoint's folder: what it has saved there stays, whatever takes that one's place."""
 import contextlib
+import errno
 import os
 
 import pytest
@@ -103,3 +104,45 @@ def test_a_folder_of_the_users_is_not_taken_for_what_is_left_for_a_run(tmp_path)
     for of_step in (False, True):
         with pytest.raises(CheckpointError, match="Cannot save to .*my-1: there is something"):
             publishing.expect_free(prefix, of_step)
+
+
+@pytest.mark.parametrize("last", [".index", "checkpoint", "model.ckpt-9", ".sub"])
+@pytest.mark.parametrize("refused", [False, True])
+def test_what_a_run_has_saved_inside_is_not_lost_to_a_death_while_it_moves(tmp_path, monkeypatch, last, refused):
+    """In whatever order the file system lists it: what tells that a run's files are there is the last that moves."""
+    state, listdir, rename = 'model_checkpoint_path: "model.ckpt-12"\n', os.listdir, os.rename
+
+    def listed(*path):
+        return sorted(listdir(*path), key=lambda name: (last in name, name))
+
+    for dies in range(1, 13):
+        prefix = make(str(tmp_path / str(dies) / "my-1"))
+        make(prefix + "/model.ckpt-9", "mine", link=False)
+        os.makedirs(prefix + "/.sub_temp")
+        run = {name: "mine" for name in (".sub_temp/notes", "events", "model.ckpt-11.meta")}
+        run.update({"model.ckpt-{}{}".format(step, ending): "mine" for step in (11, 12)
+                    for ending in (".data-00000-of-00001", ".index")}, checkpoint=state)
+        for name, content in run.items():
+            with open(os.path.join(prefix, name), "w") as file:
+                file.write(content)
+        run.update({"model.ckpt-9/" + name: content for name, content in files(prefix + "/model.ckpt-9").items()})
+        done = []
+
+        def moved(source, target, done=done, dies=dies):
+            if ".old/" in source:
+                done.append(source)
+                if len(done) >= dies:
+                    raise OSError(errno.EIO, os.strerror(errno.EIO)) if refused else KeyboardInterrupt
+            rename(source, target)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "listdir", listed)
+            patch.setattr(os, "rename", moved)
+            with contextlib.suppress(KeyboardInterrupt):
+                make(prefix, "new", link=False)
+        folders.at_work.clear()
+        prefixes.remove_leftovers(prefix)
+        assert run.items() <= files(prefix).items(), (dies, done)
+        assert files(prefix)["model.ckpt-1.index"] == "new"
+        assert not [name for name in os.listdir(os.path.dirname(prefix)) if name.startswith(".my")]
+    assert len(done) < dies  # the last has not died

@@ -166,12 +166,15 @@ def remove_replaced(retired: str, final: str) -> None:
     that one's own files are called as some of the run's.
     """
     try:
-        if others_in(retired):
+        others = others_in(retired)
+        if others:
             own, known = {manifest.NAME, _FOR_OTHERS}, is_for_others(retired)
             with contextlib.suppress(errors.CheckpointError):  # it is damaged
                 own.update([] if known else manifest.read(retired).files)
                 known = True
-            for name in os.listdir(retired):
+            # What makes `others_in` find something is the last that goes: whoever stops here, the next job goes on.
+            for name in sorted(os.listdir(retired), key=lambda name: (
+                    name in others, name.endswith(".meta"), name.endswith(".index"))):
                 target = os.path.join(final, name)
                 # Of the run's state and the new one's own the run's counts, as it did before.
                 if name not in own and (name == "checkpoint" and _is_a_runs_state(retired)
