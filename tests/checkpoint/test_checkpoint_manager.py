@@ -81,12 +81,20 @@ def test_what_is_no_checkpoint_is_not_replaced(tmp_path):
         (tmp_path / "model.ckpt-8" / "model.ckpt-8.index").mkdir(parents=True)
         (tmp_path / "model.ckpt-9").mkdir()
         (tmp_path / "model.ckpt-9" / "model.ckpt-10.index").write_text("a run's")
+        for step, name in (10, "train.0-of-2.csv"), (11, "model.ckpt-11.index"), (12, "checkpoint"):
+            (tmp_path / "model.ckpt-{}".format(step)).mkdir()
+            (tmp_path / "model.ckpt-{}".format(step) / name).write_text("mine")
+        (tmp_path / "model.ckpt-11" / "model.ckpt-11.data-00000-of-00001").write_text("a Saver's, of one rank")
         before = sorted(str(path) for path in tmp_path.rglob("*"))
-        for step in (1, 2, 3, 4, 7, 8, 9):
+        for step in (1, 2, 3, 4, 7, 8, 9, 10, 11, 12):
             with pytest.raises(CheckpointError, match="Cannot save to .*/model.ckpt-{}: there is some".format(step)):
                 manager.save(session, step)
         assert sorted(str(path) for path in tmp_path.rglob("*")) == before
-        assert manager.save(session, 5) == str(tmp_path / "model.ckpt-5") and manager.restore(session) == 5
+        (tmp_path / "model.ckpt-5" / "manifest.json").unlink()
+        (tmp_path / "model.ckpt-6").mkdir()
+        for step in (5, 6):  # what is left of a checkpoint, and nothing at all
+            assert manager.save(session, step) == str(tmp_path / "model.ckpt-{}".format(step))
+            assert manager.restore(session) == step
 
 
 REFUSED = """

@@ -42,12 +42,19 @@ def is_for_others(path: str) -> bool:
 
 
 def _is_left_of_one(path: str) -> bool:
-    """Whether it is a step's folder with nothing in it but files that are called as those of a checkpoint."""
+    """Whether it is a step's folder with nothing in it, or nothing but a shard and what else a checkpoint has.
+
+    TensorFlow's files alone do not tell: they may be a whole checkpoint of a `tf.train.Saver` of one rank.
+    """
     own = os.path.basename(path) + "."
-    return os.path.isdir(path) and all(
+    if not os.path.isdir(path):
+        return False
+    found = folders.entries(path)
+    shards = [one.name for one in found if shard_names.is_file_name(one.name)]
+    return not found or bool(shards) and all(
         one.is_file(follow_symlinks=False) and (
-            one.name == "checkpoint" or shard_names.is_file_name(one.name)
-            or one.name.startswith(own) and folders.is_tensorflows(one.name)) for one in folders.entries(path))
+            one.name == "checkpoint" or one.name in shards
+            or one.name.startswith(own) and folders.is_tensorflows(one.name)) for one in found)
 
 
 def make_temporary(final: str, token: str) -> str:

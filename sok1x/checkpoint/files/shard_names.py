@@ -13,8 +13,10 @@ SLOT = "slot:"     # and the name of an optimizer's variable
 
 _LONGEST = 180
 _SLOT_SUFFIX = re.compile(r"slot-(0|[1-9][0-9]{0,5})\Z")
+_PARTS = (KEYS, ROWS, STAMPS, UNUSED, ADMISSION) + SCORES  # parts whose files end as they are called
 
-FILE = r".+\.[0-9]+-of-[0-9]+\.(?:[a-z]+|slot-[0-9]+)"  # how a shard's files are called: a pattern
+# How a shard's files are called: a pattern.
+FILE = r".+\.[0-9]+-of-[0-9]+\.(?:{}|slot-[0-9]+)".format("|".join(_PARTS))
 
 
 def encoded(table: str) -> str:
@@ -39,4 +41,4 @@ def fits(part: str, suffix: str) -> bool:
     """Whether a part can have files that end so."""
     if part.startswith(SLOT):
         return bool(_SLOT_SUFFIX.match(suffix))
-    return part in (KEYS, ROWS, STAMPS, UNUSED, ADMISSION) + SCORES and suffix == part
+    return part in _PARTS and suffix == part
