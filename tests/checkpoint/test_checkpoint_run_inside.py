@@ -7,7 +7,8 @@ import pytest
 from prefix_checkpoints import TOKEN, files, make, save
 
 from sok1x.checkpoint.errors import CheckpointError
-from sok1x.checkpoint.files import folders, manifest, prefixes, publishing
+from sok1x.checkpoint.files import folder_lock, folders, manifest, prefixes, publishing, retiring
+from sok1x.checkpoint.files.folder_lock import FolderLock
 
 
 @pytest.mark.parametrize("how", ["removed", "replaced", "replaced by TensorFlow", "left", "ousted"])
@@ -146,3 +147,37 @@ def test_what_a_run_has_saved_inside_is_not_lost_to_a_death_while_it_moves(tmp_p
         assert files(prefix)["model.ckpt-1.index"] == "new"
         assert not [name for name in os.listdir(os.path.dirname(prefix)) if name.startswith(".my")]
     assert len(done) < dies  # the last has not died
+
+
+@pytest.mark.parametrize("begun", [None, ".model.ckpt-9.{}.tmp".format(TOKEN), "model.ckpt-9_temp_" + "0f" * 16])
+@pytest.mark.parametrize("how", ["retired", "removed", "replaced"])
+def test_a_job_that_saves_inside_for_the_first_time_is_not_disturbed(tmp_path, begun, how):
+    """What looks like a killed save's is a live one's as long as that holds the folder's lock; then it is of no use."""
+    prefix, directory = make(str(tmp_path / "model.ckpt-1"), link=False), str(tmp_path)
+    make(str(tmp_path / "model.ckpt-2"), link=False, step=2)
+    with FolderLock(directory) as lock:
+        with FolderLock(prefix):
+            if begun:
+                os.makedirs(os.path.join(prefix, begun, "part-00000-of-00001.data"))
+                if begun[0] == ".":
+                    manifest.write(os.path.join(prefix, begun), manifest.read(prefix))
+            before = os.stat(os.path.join(prefix, folder_lock.NAME)).st_ino
+            if how == "retired":
+                assert retiring.retire(lock, 1) == []
+            elif how == "removed":
+                prefixes.remove(prefix)
+            else:
+                make(prefix, "new", link=False)
+            assert os.stat(os.path.join(prefix, folder_lock.NAME)).st_ino == before
+            assert not begun or os.path.isdir(os.path.join(prefix, begun, "part-00000-of-00001.data"))
+        publishing.remove(retiring.retire(lock, 1))
+        assert sorted(os.listdir(directory)) == [folder_lock.NAME, "model.ckpt-2"]
+
+
+@pytest.mark.parametrize("inside, counts", [("part-00000-of-00001.index", False), ("model.ckpt-7", True)])
+def test_a_folder_of_a_run_may_be_called_as_a_temporary_of_tensorflows(tmp_path, inside, counts):
+    prefix = make(str(tmp_path / "my-1"), link=False)
+    os.makedirs(os.path.join(prefix, "high_temp", inside))
+    assert bool(publishing.others_in(prefix)) == counts
+    prefixes.remove(prefix)
+    assert os.path.isdir(os.path.join(prefix, "high_temp", inside)) == counts

@@ -102,6 +102,24 @@ def of_process(directory: str) -> FolderLock:
     return lock.acquire()
 
 
+def is_held(directory: str) -> bool:
+    """Whether somebody holds the lock on a folder, this process too; or may, where the system does not say."""
+    try:
+        fd = os.open(os.path.join(directory, NAME), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_UN)  # a child that is forked now has the descriptor, too
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
 _all: Any = weakref.WeakSet()
 
 

@@ -10,7 +10,7 @@ from typing import List, Optional, Set
 
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError, DamagedError
-from sok1x.checkpoint.files import folders, links, manifest, shard_names
+from sok1x.checkpoint.files import folder_lock, folders, links, manifest, shard_names
 
 _FOR_OTHERS = ".sok1x-others"  # marks a folder for what a run has saved in one that is gone, see `remove_left`
 # What a killed save leaves: TensorFlow's files before they have their names, and a folder of ours, which may be whole.
@@ -135,18 +135,28 @@ def put_in_place(temporary: str, final: str) -> Optional[str]:
 def others_in(folder: str) -> List[str]:
     """What a run has saved that has gone on in a checkpoint's folder: folders, and TensorFlow's files of other names.
 
+    The folder's lock is one of them while a job holds it, which may be about to save there for the first time.
+
     Raises CheckpointError where the system does not say.
     """
-    found = [one for one in folders.entries(folder)
-             if one.name[0] != "." and not _TENSORFLOWS_LEFT.match(one.name)
-             or folders.is_complete(one.path) and not _OURS_LEFT.match(one.name)]
+    found = [one for one in folders.entries(folder) if _may_be_a_runs(one)]
     named = {os.path.splitext(one.name)[0] for one in found if one.name.endswith((".index", ".meta"))}
     try:
         if not is_for_others(folder):
             named.discard(os.path.basename(folders.tensorflow_prefix(folder, manifest.read(folder).step)))
     except errors.CheckpointError:  # which name is its own, if it has one, nobody knows
         named = named if len(named) > 1 else set()
+    if folder_lock.is_held(folder):
+        named.add(folder_lock.NAME)
     return sorted(named.union(one.name for one in found if one.is_dir(follow_symlinks=False)))
+
+
+def _may_be_a_runs(one: os.DirEntry) -> bool:
+    """Whether a run may have saved what is in a checkpoint's folder, and no killed save has left it."""
+    if one.name[0] == ".":
+        return folders.is_complete(one.path) and not _OURS_LEFT.match(one.name)
+    return not _TENSORFLOWS_LEFT.match(one.name) or not all(
+        inside.name.startswith("part-") for inside in folders.entries(one.path))
 
 
 def _is_a_runs_state(folder: str) -> bool:
