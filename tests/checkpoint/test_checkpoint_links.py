@@ -1,7 +1,9 @@
 """What a Saver's checkpoint has beside its folder comes and goes with the folder, whoever takes that away."""
+import contextlib
 import errno
 import glob
 import os
+from unittest import mock
 
 import made_checkpoints
 import numpy as np
@@ -11,6 +13,7 @@ from ranks import run_ranks
 from sok1x.checkpoint.errors import WriteError
 from sok1x.checkpoint.files import folder_lock, folders, links, manifest, prefixes, publishing, retiring, writing
 from sok1x.checkpoint.files.folder_lock import FolderLock
+from sok1x.checkpoint.savers.prefix_saving import PrefixSaving
 
 TOKEN = "0123456789abcdef"
 ENDINGS = (".data-00000-of-00001", ".index")
@@ -176,6 +179,36 @@ def test_a_death_while_one_is_saved_anew(tmp_path, lock, monkeypatch, at, error)
     assert [one.folder for one in folders.complete(str(tmp_path))] == [final]
     assert beside(tmp_path) == of(1, content) and content == (b"new" if at > 1 else b"old")
     assert sorted(os.listdir(str(tmp_path))) == [folder_lock.NAME, "model.ckpt-1"] + sorted(of(1))
+
+
+@pytest.mark.parametrize("at", range(13))
+def test_a_death_while_a_saver_saves_one_anew(tmp_path, monkeypatch, at):
+    """Where an index is beside it, the data is that index's; and a save of the next step puts right what is not."""
+    prefix, done = make(tmp_path, 1), []
+    saver = PrefixSaving([], None, mock.Mock(rank=0))
+    saver._directory, saver._prefix, saver._lock = str(tmp_path), prefix, FolderLock(str(tmp_path))
+    saver._complete = lambda _session, folder, *_: manifest.read(folder).other_files()
+    temporary = make(tmp_path, 1, b"new", link=False, publish=False)
+
+    def dying(act):
+        def called(*paths, **options):
+            if len(done) == at:
+                raise KeyboardInterrupt
+            done.append(act(*paths, **options))
+        return called
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folders, "at_work", set())
+        for name in ("unlink", "rename", "replace", "link"):
+            patch.setattr(os, name, dying(getattr(os, name)))
+        with contextlib.suppress(KeyboardInterrupt):
+            saver._publish(None, temporary, TOKEN, 1, [])
+    there = {name: content for name, content in beside(tmp_path).items() if not name.endswith(".tmp")}
+    assert there in (of(1), of(1, b"new")) or "model.ckpt-1.index" not in there
+    prefixes.remove_leftovers(str(tmp_path / "model.ckpt-2"))  # as a Saver of the next step does
+    prefixes.remove_leftovers(prefix)
+    assert beside(tmp_path) == of(1, b"new" if at > 1 else b"old")
+    assert sorted(os.listdir(str(tmp_path))) == ["model.ckpt-1"] + sorted(of(1))
 
 
 def test_a_link_that_has_no_name_yet_goes_with_the_leftovers(tmp_path, lock):

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import shutil
-from typing import List, Optional, Set
+from typing import Callable, List, Optional, Set
 
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError, DamagedError
@@ -87,9 +87,15 @@ def publish(temporary: str, directory: str, step: int) -> str:
     return final
 
 
-def publish_as(temporary: str, final: str) -> str:
-    """As `publish`, to the folder `final`, whose links are the caller's to make (links.py)."""
+def publish_as(temporary: str, final: str, link: Callable[[], None] = lambda: None) -> str:
+    """As `publish`, to the folder `final`.
+
+    Args:
+        temporary, final: the folder while it was written, and from now on.
+        link: gives it its links (links.py). Until they are there one that is replaced stays, as in `_remove_followed`.
+    """
     retired = _put_in_place(temporary, final)
+    link()
     if retired:
         remove_replaced(retired, final)
     return final

@@ -70,11 +70,13 @@ class PrefixSaving(Saving):
             return None
         files = self._complete(session, folder, token, step, outcomes, **self._options)
         links.write_state(folder, os.path.basename(folders.tensorflow_prefix(folder, step)))
-        publishing.publish_as(folder, self._prefix)
         if prefixes.around(self._prefix) is None:
-            links.link_files(self._prefix, step, files, self._prefix)
-        elif self._all_of_it:
-            prefixes.replace_around(self._prefix)
+            publishing.publish_as(folder, self._prefix,
+                                  lambda: links.link_files(self._prefix, step, files, self._prefix))
+        else:  # TensorFlow's files in the folder around are that one's own
+            publishing.publish_as(folder, self._prefix)
+            if self._all_of_it:
+                prefixes.replace_around(self._prefix)
         with tensorflow_errors.refusals(os.path.join(self._directory, "checkpoint"), 0):
             self._record()
         return self._prefix
