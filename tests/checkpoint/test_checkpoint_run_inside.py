@@ -174,6 +174,29 @@ def test_a_job_that_saves_inside_for_the_first_time_is_not_disturbed(tmp_path, b
         assert sorted(os.listdir(directory)) == [folder_lock.NAME, "model.ckpt-2"]
 
 
+def test_a_death_while_room_is_made_for_a_run_refuses_no_save(tmp_path, monkeypatch):
+    """Of a save of Keras, say, in whose place a graph's Saver saves then."""
+    prefix = make(str(tmp_path / "my-1"))
+    make(prefix + "/model.ckpt-9", "mine", link=False)
+    run = files(prefix + "/model.ckpt-9")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt), prefixes.replaced(prefix):
+        def dying(final):
+            os.mkdir(final)
+            raise KeyboardInterrupt
+
+        patch.setattr(publishing, "_make_room", dying)
+        save(prefix, ".index")
+    assert os.listdir(prefix) == []
+    publishing.expect_free(prefix)
+    prefixes.remove_leftovers(prefix)
+    make(prefix, "new")
+    assert files(prefix + "/model.ckpt-9") == run and files(prefix)["model.ckpt-1.index"] == "new"
+    os.mkdir(prefix + "-empty")
+    os.symlink(prefix + "-empty", prefix + "-link")
+    with pytest.raises(CheckpointError, match="Cannot save to"):
+        publishing.expect_free(prefix + "-link")
+
+
 @pytest.mark.parametrize("inside, counts", [("part-00000-of-00001.index", False), ("model.ckpt-7", True)])
 def test_a_folder_of_a_run_may_be_called_as_a_temporary_of_tensorflows(tmp_path, inside, counts):
     prefix = make(str(tmp_path / "my-1"), link=False)

@@ -21,6 +21,8 @@ _OURS_LEFT = re.compile(r"\..*\.[0-9a-f]{16}\.tmp\Z", re.DOTALL)
 def expect_free(final: str, of_step: bool = False) -> None:
     """Raises CheckpointError where something else than a checkpoint has the name that a checkpoint is to get.
 
+    An empty folder is in nobody's way; a save leaves one that dies in `_make_room`.
+
     Args:
         final: the checkpoint's folder.
         of_step: whether it is that of a step below a checkpoint_dir. There links are not followed, and what is left of
@@ -28,7 +30,7 @@ def expect_free(final: str, of_step: bool = False) -> None:
     """
     if not os.path.lexists(final):
         return
-    free = folders.is_complete(final) or is_for_others(final)
+    free = folders.is_complete(final) or is_for_others(final) or _is_empty(final)
     if of_step:
         free = not os.path.islink(final) and (free or _is_left_of_one(final))
     if not free:
@@ -41,8 +43,13 @@ def is_for_others(path: str) -> bool:
     return os.path.lexists(os.path.join(path, _FOR_OTHERS)) and not folders.is_complete(path)
 
 
+def _is_empty(path: str) -> bool:
+    """Whether it is a folder, and no link to one, with nothing in it."""
+    return os.path.isdir(path) and not os.path.islink(path) and not folders.entries(path)
+
+
 def _is_left_of_one(path: str) -> bool:
-    """Whether it is a step's folder with nothing in it, or nothing but a shard and what else a checkpoint has.
+    """Whether it is a step's folder with nothing in it but a shard and what else a checkpoint has.
 
     TensorFlow's files alone do not tell: they may be a whole checkpoint of a `tf.train.Saver` of one rank.
     """
@@ -51,7 +58,7 @@ def _is_left_of_one(path: str) -> bool:
         return False
     found = folders.entries(path)
     shards = [one.name for one in found if shard_names.is_file_name(one.name)]
-    return not found or bool(shards) and all(
+    return bool(shards) and all(
         one.is_file(follow_symlinks=False) and (
             one.name == "checkpoint" or one.name in shards
             or one.name.startswith(own) and folders.is_tensorflows(one.name)) for one in found)
