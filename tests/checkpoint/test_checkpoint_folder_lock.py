@@ -48,6 +48,19 @@ def test_two_locks_of_one_process_exclude_each_other(tmp_path):
         pass
 
 
+def test_who_asks_whether_it_is_held_leaves_it_as_it_is(tmp_path):
+    assert not folder_lock.is_held(str(tmp_path)) and os.listdir(str(tmp_path)) == []
+    assert not folder_lock.is_held(str(tmp_path / "none"))
+    with FolderLock(str(tmp_path)) as lock:
+        assert folder_lock.is_held(str(tmp_path)) and lock.held
+        with pytest.raises(LockedError):
+            FolderLock(str(tmp_path)).acquire()
+    assert not folder_lock.is_held(str(tmp_path))
+    (tmp_path / folder_lock.NAME).unlink()
+    (tmp_path / folder_lock.NAME).symlink_to("elsewhere")
+    assert folder_lock.is_held(str(tmp_path))  # nobody can tell
+
+
 def test_a_lock_leaves_nothing_behind(tmp_path, monkeypatch):
     """What is registered for forked children stays until the process ends: a lock registers nothing of its own."""
     monkeypatch.setattr(os, "register_at_fork", lambda **functions: pytest.fail("registers {}".format(functions)))
