@@ -8,7 +8,7 @@ from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.bridge.tensorflow_versions import is_eager_outside
 from sok1x.graph_ops.stores import step_times
-from sok1x.graph_ops.stores.forgetting import KNOWN, unknown_after
+from sok1x.graph_ops.stores.forgetting import EVICTED, KNOWN, unknown_after
 from sok1x.graph_ops.stores.store import request_store
 from sok1x.graph_ops.stores.table import Table
 from sok1x.graph_ops.stores.table_variables import STAMPS, Held, TableVariables
@@ -39,11 +39,21 @@ class _Find(Operation):
             step_times.begin(request, table)
         with request_store(request, config, world, exclusive=time <= _RESTORED) as store:
             step = int(store.clock.read())
-            if time < _RESTORED and "counters" in store.own:
-                counters = store.own["counters"]
-                fill.fill_int64(counters.at(KNOWN), unknown_after(int(counters.read()[KNOWN]), _RESTORED - time))
+            if time <= _RESTORED and "counters" in store.own:
+                _note_restored(store, _RESTORED - time, step)
         request.host_output(0, "int64", ()).numpy()[...] = step_times.step_of(
             request, table, time, step, config.eager)
+
+
+def _note_restored(store: Any, before: int, step: int) -> None:
+    """Notes in a table that forgets that its rows are others; its clock was at `before`, and is at `step`."""
+    counters = store.own["counters"]
+    evicted, known = counters.read()[[EVICTED, KNOWN]].tolist()
+    if not before and evicted and not store.table.forgetting.remembered:
+        # KNOWN does not say when keys left where the table was saved with a memory for them, or by an earlier sok1x.
+        before = step
+    if before:
+        fill.fill_int64(counters.at(KNOWN), unknown_after(known, before))
 
 
 def time_of_restore(clock: int) -> int:

@@ -287,3 +287,40 @@ def test_checkpoints_go_from_tables_that_remember_keys_to_those_that_do_not_and_
                 assert complete == (saved > 0 and restored > 0)
                 assert left.tolist() == ([0, 1, 4] if complete else [0] if restored else [])
                 assert sok.evicted_keys(table, int(session.run(table.steps)) + 1, session)[1]
+
+
+@pytest.mark.parametrize("way", ["saver", "objects"])
+def test_a_table_that_remembers_nothing_does_not_know_what_one_that_does_has_forgotten(tmp_path, way):
+    """Neither what left in the process before, nor in the one before that, whose rows it had loaded."""
+    sok.init()
+    for saves in (True, False):
+        with tf.Graph().as_default(), tf.Session() as session:
+            table = sok.DynamicVariable(DIM, "1", name="t", init_capacity=4, max_capacity=4,
+                                        remember_evicted=100 if saves else 0)
+            ids = tf.placeholder(tf.int64, [None])
+            loss = tf.reduce_sum(sok.all2all_dense_embedding(table, ids))
+            train = tf.train.GradientDescentOptimizer(0.1).minimize(loss, tf.train.get_or_create_global_step())
+            path, saver, objects = str(tmp_path / "saved"), tf.train.Saver(), tf.train.Checkpoint(table=table)
+            if saves:
+                session.run(tf.global_variables_initializer())
+                session.run(train, {ids: [1, 2, 3, 4]})
+                sok.dump(str(tmp_path / "dump"), table, session=session)
+                sok.load(str(tmp_path / "dump"), table, session=session)
+                for keys in ([1, 2, 3, 4], [5, 6], [7, 8]):
+                    session.run(train, {ids: keys})
+                left, complete = sok.evicted_keys(table, 2, session)
+                assert complete and left.tolist() == [1, 2, 3, 4]
+                session.run(tf.nn.embedding_lookup(table, [9, 10]))  # what leaves does so at the step to come
+            if way == "saver":
+                saver.save(session, path) if saves else saver.restore(session, path)
+            elif saves:
+                objects.write(path, session=session)
+            else:
+                objects.restore(path).expect_partial().initialize_or_restore(session)
+            steps = int(session.run(table.steps))
+            assert steps == 4
+            if not saves:
+                assert [bool(sok.evicted_keys(table, since, session)[1]) for since in range(-1, 6)] == [False] * 6 + [
+                    True]
+                session.run(train, {ids: [20, 21]}) if way == "saver" else None
+                assert not sok.evicted_keys(table, steps, session)[1]
