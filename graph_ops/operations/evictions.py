@@ -76,6 +76,10 @@ class _Since(Operation):
             elif not enough:  # KNOWN has the last step at which keys left, unless an earlier sok1x has saved the table
                 enough = counters[KNOWN] != 0
             notes = notes[:min(total, len(notes))]
+            noted = notes[notes[:, 1] > 0]
+            if len(noted) < len(notes):  # the table was saved without a ring: keys had left before the first note
+                enough = len(noted) > 0 and since >= noted[:, 1].min()
+            notes = noted
             keys = np.unique(notes[notes[:, 1] > since, 0])
             rows, asked = request.temporary("int32", len(keys)), request.temporary("int64", len(keys))
             asked.write(keys)

@@ -9,6 +9,7 @@ from forgetful_model import DIM, Model, by_key
 import sok1x as sok
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.operations import evictions
+from sok1x.graph_ops.stores.forgetting import KNOWN
 
 
 def test_keys_that_leave_are_given_out_once_with_their_rows(graph):
@@ -324,3 +325,38 @@ def test_a_table_that_remembers_nothing_does_not_know_what_one_that_does_has_for
                     True]
                 session.run(train, {ids: [20, 21]}) if way == "saver" else None
                 assert not sok.evicted_keys(table, steps, session)[1]
+
+
+@pytest.mark.parametrize("room", [3, 100])
+def test_what_left_without_a_note_is_not_all_known(tmp_path, room):
+    """A checkpoint of objects that has counters of a table that remembered nothing, as those of DeepRec did once."""
+    sok.init()
+    for remembered in (0, room):
+        with tf.Graph().as_default(), tf.Session() as session:
+            table = sok.DynamicVariable(DIM, "1", name="t", init_capacity=4, max_capacity=4,
+                                        remember_evicted=remembered)
+            ids = tf.placeholder(tf.int64, [None])
+            loss = tf.reduce_sum(sok.all2all_dense_embedding(table, ids))
+            train = tf.train.GradientDescentOptimizer(0.1).minimize(loss, var_list=[table])
+            path, objects = str(tmp_path / "saved"), tf.train.Checkpoint(table=table)
+            if not remembered:
+                session.run(tf.global_variables_initializer())
+                for keys in ([1, 2, 3, 4], [5, 6], [7, 8]):
+                    session.run(train, {ids: keys})
+                counters = session.run(table.forgetting["counters"])
+                counters[KNOWN] = 0  # it was not noted
+                session.run(table.forgetting["counters"].assign(counters))
+                objects.write(path, session=session)
+                continue
+            objects.restore(path).expect_partial().initialize_or_restore(session)
+            for since in range(-1, 4):
+                left, complete = sok.evicted_keys(table, since, session)
+                assert left.tolist() == [] and not complete, since
+            session.run(train, {ids: [20, 21]})
+            for since, expected in ((-1, [5, 6]), (2, [5, 6]), (3, [5, 6]), (4, [])):
+                left, complete = sok.evicted_keys(table, since, session)
+                assert left.tolist() == expected and complete == (since == 4), since
+            for keys in ([22, 23], [24, 25]):
+                session.run(train, {ids: keys})
+            assert [bool(sok.evicted_keys(table, since, session)[1]) for since in (3, 4, 5, 6)] == [
+                False, room > 3, True, True]
