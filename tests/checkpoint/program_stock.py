@@ -9,7 +9,7 @@ import os
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from stock_model import Model, main, refused
+from stock_model import DIM, Model, main, refused
 from tensorflow.python.training.saving import saveable_object_util
 
 import sok1x as sok
@@ -172,6 +172,46 @@ def own(folder, rank, ranks):
     refused(MismatchError, lambda: other.saver().restore(other.session, others), "rank {} of 2".format(1 - rank))
     refused(MismatchError, lambda: other.saver().restore(other.session, folder + "/rank-1"), "rank 1 of 2")
     other.check(3)
+
+
+def remembering(folder, rank, ranks):
+    """Each rank's own path, to tables that remember keys that left, and did not when they were saved, and back."""
+    mine = "{}/of-{}".format(folder, rank)
+
+    def exported(session, tables):
+        return [{key: row.tolist() for key, row in zip(*session.run(sok.export(table)))} for table in tables]
+
+    for remembered in ((0, 9), (9, 0), (9, 9)):
+        with tf.Graph().as_default(), tf.Session() as session:
+            sok.init()
+            tables = [sok.DynamicVariable(DIM, "0", name="t{}".format(place), init_capacity=8, max_capacity=8,
+                                          remember_evicted=remember) for place, remember in enumerate(remembered)]
+            keys, number = tf.placeholder(tf.int64, [None]), tf.train.get_or_create_global_step()
+            loss = tf.add_n([tf.reduce_sum(sok.all2all_dense_embedding(table, keys)) for table in tables])
+            train = tf.train.GradientDescentOptimizer(1.0).minimize(loss, number)
+            saver = tf.train.Saver(sharded=remembered[0] > 0)
+            if remembered == (0, 9):
+                session.run(tf.global_variables_initializer())
+                for first in (0, 8):
+                    session.run(train, {keys: np.arange(first, first + 8) * ranks + rank})
+                saver.save(session, mine)
+                saved = exported(session, tables)
+                continue
+            if remembered == (9, 9):  # what was noted here is void
+                session.run(tf.global_variables_initializer())
+                session.run(train, {keys: np.arange(8) * ranks + rank})
+                session.run(train, {keys: np.arange(20, 23) * ranks + rank})
+            saver.restore(session, mine)
+            assert exported(session, tables) == saved and session.run(number) == 2
+            left, complete = zip(*[sok.evicted_keys(table, 1, session) for table in tables])
+            assert [one.tolist() for one in left] == [[], []] and not any(complete), (remembered, left, complete)
+            session.run(train, {keys: np.arange(30, 32) * ranks + rank})
+            for table, remember in zip(tables, remembered):
+                left, complete = sok.evicted_keys(table, 3, session)
+                assert complete and left.tolist() == [], (remembered, left)
+                assert len(sok.evicted_keys(table, 2, session)[0]) == 2 * (remember > 0)
+                assert not sok.evicted_keys(table, 1, session)[1]
+        yield
 
 
 def failures(folder, rank, ranks):

@@ -15,6 +15,7 @@ Savers:
     values_if_any      variables of which a session may not have all yet
     saved_names        the name under which a Saver saves, and what may stand there
     saved_only         what is saved, and restored to nothing
+    left_out           what is saved, and not asked for when all else is restored
     caches             what TensorFlow alone cannot save: tables with a cache
     keras_weights      `save_weights` and `load_weights`
 

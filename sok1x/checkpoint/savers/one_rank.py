@@ -44,11 +44,16 @@ def has_too_many_rows(prefix: str, tables: List[TableState]) -> bool:
                shapes.get(table.name, [0])[0] > table.variable.table.most_rows for table in tables)
 
 
-def remembers_nothing(prefix: str, tables: List[TableState]) -> bool:
-    """Whether one of these tables remembers keys that leave and did not when it was saved: TensorFlow would miss it."""
+def unsaved_memories(prefix: str, tables: List[TableState]) -> List[Any]:
+    """The variables in which these tables remember keys that leave, of those that did not when they were saved:
+    TensorFlow would miss them."""
     names = tf.train.NewCheckpointReader(prefix).get_variable_to_shape_map()
-    return any(table.name in names and table.variable.forgetting["evicted"].op.name not in names
-               for table in tables if "evicted" in table.variable.forgetting)
+    return [memory for table, memory in memories(tables) if table.name in names and memory.op.name not in names]
+
+
+def memories(tables: List[TableState]) -> List[Tuple[TableState, Any]]:
+    """Of these tables those that remember keys that leave, each with the variable in which it does."""
+    return [(table, table.variable.forgetting["evicted"]) for table in tables if "evicted" in table.variable.forgetting]
 
 
 def check_saved_by_sok1x(prefix: str, tables: List[TableState]) -> None:

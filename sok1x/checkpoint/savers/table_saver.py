@@ -30,6 +30,7 @@ from sok1x.checkpoint.savers import (
 from sok1x.checkpoint.savers.defined_saver import DefinedSaver, held_by
 from sok1x.checkpoint.savers.held import Held, with_keys
 from sok1x.checkpoint.savers.imported_saver import ImportedSaver, has_imported_tables
+from sok1x.checkpoint.savers.left_out import LeavingOut
 from sok1x.checkpoint.savers.prefix_saving import Place, PrefixRestoring, PrefixSaving, place_of
 from sok1x.checkpoint.savers.saved_only import SavedOnly
 from sok1x.checkpoint.session import restored_sessions, slots_anew
@@ -60,7 +61,9 @@ class TableSaver(tf.train.Saver):
             mark = SavedOnly(rank_and_ranks(), one_rank.MARK)
             marked = dict(self._var_list, **{one_rank.MARK: mark}) if isinstance(self._var_list, dict) \
                 else list(self._var_list) + [mark]
-            self._marked = _PlainSaver(marked, sharded=self._sharded)
+            # What it restores is what the shards of a sok1x have that did not remember keys.
+            memories = [memory.op.name for _, memory in one_rank.memories(held.tables)]
+            self._marked = _PlainSaver(marked, sharded=self._sharded, builder=LeavingOut(memories))
 
     def _hashed(self) -> List[TableState]:
         return [table for table in self._held.tables if table.variable.table.hashed]
@@ -147,15 +150,20 @@ class TableSaver(tf.train.Saver):
                 tf.logging.info("Restoring parameters from %s", place.prefix)
                 self._restoring.restore_one_ranks(sess, place.prefix)
             else:
-                self._talk.agree(sess, lambda: self._restore_own(sess, save_path))
+                self._talk.agree(sess, lambda: self._restore_own(sess, save_path, place.prefix))
             if others is not None:
                 self._talk.agree(sess, functools.partial(slots_anew.begin, sess, None, others))
             restored_sessions.note_global_step(sessions.raw(sess), self._held.all_of(sess.graph))
 
-    def _restore_own(self, session: tf.Session, save_path: str) -> None:
-        """What this rank has saved for itself, as TensorFlow does it."""
+    def _restore_own(self, session: tf.Session, save_path: str, prefix: str) -> None:
+        """What this rank has saved for itself, as TensorFlow does it; prefix: the path, an absolute one."""
         with restored_tables.noted(session, self._held.tables):
-            super().restore(session, save_path)
+            if not one_rank.unsaved_memories(prefix, self._held.tables):
+                super().restore(session, save_path)
+                return
+            with self._with_mark():
+                super().restore(session, save_path)
+            session.run([memory.initializer for _, memory in one_rank.memories(self._held.tables)])
 
     def _save_together(self, session: tf.Session, prefix: str, step: int, options: Dict[str, Any]) -> str:
         self._expect_whole("save")
@@ -209,11 +217,12 @@ class TableSaver(tf.train.Saver):
 
     @contextlib.contextmanager
     def _with_mark(self) -> Iterator[None]:
-        """Inside, what is saved says whose shards it has."""
+        """Inside, what is saved says whose shards it has, and what is restored does too, but lacks the memories."""
         itself: Any = self
         definition, marked = itself.saver_def, self._marked.saver_def
         itself.saver_def = copy.deepcopy(definition)
         itself.saver_def.save_tensor_name = marked.save_tensor_name
+        itself.saver_def.restore_op_name = marked.restore_op_name
         itself.saver_def.filename_tensor_name = marked.filename_tensor_name
         try:
             yield

@@ -38,7 +38,8 @@ def are_one_ranks(places: List[Place], world: Any, tables: List[TableState]) -> 
         prefix = places[0].prefix
         one_rank.check_saved_by_sok1x(prefix, tables)
         return (former_names.are_in(prefix, tables) or one_rank.has_too_many_rows(prefix, tables) or
-                one_rank.remembers_nothing(prefix, tables) or bool(caches.among(table.variable for table in tables)))
+                bool(one_rank.unsaved_memories(prefix, tables)) or
+                bool(caches.among(table.variable for table in tables)))
     if whose == own:
         return False
     if len({one.prefix for one in places}) > 1:
