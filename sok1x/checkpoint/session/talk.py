@@ -48,27 +48,26 @@ class Talk(Ranks):
         Raises:
             CheckpointError: some ranks wait for something else, or talk about something else.
         """
-        with self._lock:
+        with self._lock:  # nobody else's words meanwhile
             told = [_unpacked(part) for part in self._gather(session, _packed(self._what, payload))]
-        for rank, (what, _) in enumerate(told):
-            if what != self._what:
-                raise CheckpointError("{} is at '{}', and {} at '{}': all ranks must do the same with "
-                                      "tables, in one order.".format(
-                                          launch.starting(self.rank), self._what, launch.named(rank), what))
+            for rank, (what, _) in enumerate(told):
+                if what != self._what:
+                    raise CheckpointError("{} is at '{}', and {} at '{}': all ranks must do the same with "
+                                          "tables, in one order.".format(
+                                              launch.starting(self.rank), self._what, launch.named(rank), what))
         return [given for _, given in told]
 
     def _gather(self, session: Any, payload: np.ndarray) -> List[np.ndarray]:
-        with self._lock:
-            if self._session is None:
-                # The threads of all other sessions are as the first one that has none of its own says.
-                self._session = tf.Session(graph=self._graph, config=own_sessions.config(
-                    session, use_per_session_threads=True, inter_op_parallelism_threads=1))
-            try:
-                return super().gather(self._session, payload)
-            except tf.errors.OpError as error:  # the job has failed
-                alone = " {}: {}".format(self._what, _TOGETHER) if isinstance(
-                    error, tf.errors.DeadlineExceededError) else ""
-                raise CheckpointError(tensorflow_versions.own_words(error).split("\n")[0] + alone) from error
+        if self._session is None:
+            # The threads of all other sessions are as the first one that has none of its own says.
+            self._session = tf.Session(graph=self._graph, config=own_sessions.config(
+                session, use_per_session_threads=True, inter_op_parallelism_threads=1))
+        try:
+            return super().gather(self._session, payload)
+        except tf.errors.OpError as error:  # the job has failed
+            alone = " {}: {}".format(self._what, _TOGETHER) if isinstance(
+                error, tf.errors.DeadlineExceededError) else ""
+            raise CheckpointError(tensorflow_versions.own_words(error).split("\n")[0] + alone) from error
 
 
 def _packed(what: str, payload: np.ndarray) -> np.ndarray:
