@@ -6,17 +6,16 @@ import os
 import sys
 from unittest import mock
 
-import numpy as np
 import tensorflow as tf
 
 tf.compat.v1.enable_v2_behavior()
+from filled_tables import error_of, expect_rows, fill, new_table  # noqa: E402
+
 import sok1x as sok  # noqa: E402
 from sok1x import launch  # noqa: E402
 from sok1x.checkpoint.eager import eager_restoring  # noqa: E402
 from sok1x.checkpoint.errors import CheckpointError  # noqa: E402
 from sok1x.checkpoint.session.talk import talk  # noqa: E402
-
-KEYS = np.arange(8)
 
 
 class Part(tf.Module):
@@ -27,25 +26,6 @@ class Part(tf.Module):
         self.weight = tf.Variable(float(number))
         if table is not None:
             self.table = table
-
-
-def new_table(number=0):
-    table = sok.DynamicVariable(dimension=2, init_capacity=len(KEYS))
-    sok.assign(table, tf.constant(KEYS), tf.fill([len(KEYS), 2], float(number)))
-    return table
-
-
-def expect_rows(table, number):
-    keys, rows = sok.export(table)
-    assert len(keys) and (rows.numpy() == number).all(), rows
-
-
-def error_of(call):
-    try:
-        call()
-    except Exception as error:
-        return error
-    return None
 
 
 def check_gone(folder, table):
@@ -78,13 +58,13 @@ def check_bytes(folder, table):
     checkpoint = tf.train.Checkpoint(part=part)
     path = os.path.join(folder, "bytes").encode()
     if table is not None:
-        sok.assign(table, tf.constant(KEYS), tf.fill([len(KEYS), 2], 5.0))
+        fill(table, 5)
     written = checkpoint.write(path)
     assert tf.compat.as_bytes(written) == path, written
     for restore in (checkpoint.read, checkpoint.restore):
         part.weight.assign(0.0)
         if table is not None:
-            sok.assign(table, tf.constant(KEYS), tf.zeros([len(KEYS), 2]))
+            fill(table, 0)
         restore(path)
         assert part.weight.numpy() == 1
         if table is not None:

@@ -9,34 +9,34 @@ import shutil
 import sys
 from unittest import mock
 
-import numpy as np
 import tensorflow as tf
 
 tf.compat.v1.enable_v2_behavior()
+from filled_tables import error_of, expect_rows, fill, new_table  # noqa: E402
+
 import sok1x as sok  # noqa: E402
 from sok1x import launch  # noqa: E402
 from sok1x.checkpoint.eager import eager_restoring  # noqa: E402
 from sok1x.checkpoint.errors import MismatchError  # noqa: E402
 from sok1x.checkpoint.session.talk import talk  # noqa: E402
 
-KEYS = np.arange(8)
 REPLACED = "Another job has replaced or removed the checkpoint in"
 GONE = "is gone since it was restored"
 
 
 class Model:
     def __init__(self):
-        self.table = sok.DynamicVariable(dimension=2, init_capacity=len(KEYS))
+        self.table = new_table()
         self.weight = tf.Variable(0.0)
         self.checkpoint = tf.train.Checkpoint(table=self.table, weight=self.weight, no_values=tf.Module())
 
     def put(self, number):
-        sok.assign(self.table, tf.constant(KEYS), tf.fill([len(KEYS), 2], float(number)))
+        fill(self.table, number)
         self.weight.assign(number)
 
     def expect(self, number):
-        keys, rows = sok.export(self.table)
-        assert len(keys) and (rows.numpy() == number).all() and self.weight.numpy() == number, (rows, self.weight)
+        expect_rows(self.table, number)
+        assert self.weight.numpy() == number, self.weight
 
 
 def barrier():
@@ -57,14 +57,6 @@ def replace(prefix, other):
     remove(prefix)
     for name in names_of(other):
         (shutil.copytree if os.path.isdir(name) else shutil.copyfile)(name, prefix + name[len(other):])
-
-
-def error_of(call):
-    try:
-        call()
-    except Exception as error:
-        return error
-    return None
 
 
 def check_failed_looks(model, path):
