@@ -1,6 +1,7 @@
 """Start a Python program on several MPI ranks in a child process, with a timeout of its own."""
 import atexit
 import functools
+import glob
 import os
 import shutil
 import signal
@@ -121,15 +122,34 @@ def _communicate(child, seconds):
                 raise
 
 
+def _of_ranks(folder, name):
+    """What all ranks have written to stdout or stderr, one rank after the other."""
+    texts = []
+    for path in sorted(glob.glob(os.path.join(folder, "*", "rank.*", name))):
+        with open(path, errors="replace") as file:
+            texts.append(file.read())
+    return "".join(texts)
+
+
 def run_ranks(ranks, program, *arguments, timeout=300, env=None, check=True, launcher=None, fresh=False):
     """Run `program` (a file's path, or source text) on `ranks` ranks; kill the whole group after `timeout` s.
 
     `ranks=0` starts it without a launcher. `check=True` asserts exit code 0 and clean stderr. `fresh` is as of
     `python`; a `launcher` of the test's own starts fresh processes.
+
+    mpiexec keeps what ranks write apart: in one pipe a rank's words are cut in two by another's wherever a read ends.
     """
+    if launcher is not None or not ranks:
+        return _run(list(launcher or ()), None, program, arguments, timeout, env, check, fresh or launcher is not None)
+    with tempfile.TemporaryDirectory(prefix="sok1x_ranks_") as folder:
+        command = ["mpiexec", "--oversubscribe", "--output-filename", folder + ":nocopy", "-np", str(ranks)]
+        return _run(command, folder, program, arguments, timeout, env, check, fresh)
+
+
+def _run(launcher, folder, program, arguments, timeout, env, check, fresh):
+    """`folder`: where the launcher puts what ranks write, if it does."""
     values = environment(env)
-    command = list(launcher or (["mpiexec", "--oversubscribe", "-np", str(ranks)] if ranks else []))
-    command += python(program, values, fresh or launcher is not None)
+    command = launcher + python(program, values, fresh)
     command += [str(argument) for argument in arguments]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=values,
                              universal_newlines=True, start_new_session=True)
@@ -142,9 +162,15 @@ def run_ranks(ranks, program, *arguments, timeout=300, env=None, check=True, lau
         except subprocess.TimeoutExpired:
             os.killpg(child.pid, signal.SIGKILL)
             out, err = child.communicate()
-        raise AssertionError("no end after {} s: {}".format(timeout, Finished(child.returncode, out, err)))
-    finished = Finished(child.returncode, out, err)
+        raise AssertionError("no end after {} s: {}".format(timeout, _finished(child, folder, out, err)))
+    finished = _finished(child, folder, out, err)
     if check:
         assert finished.code == 0, str(finished)
-        assert not unexpected(err), str(finished)
+        assert not unexpected(finished.err), str(finished)
     return finished
+
+
+def _finished(child, folder, out, err):
+    if folder is not None:
+        out, err = _of_ranks(folder, "stdout") + out, _of_ranks(folder, "stderr") + err
+    return Finished(child.returncode, out, err)
