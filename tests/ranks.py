@@ -139,10 +139,13 @@ def run_ranks(ranks, program, *arguments, timeout=300, env=None, check=True, lau
 
     mpiexec keeps what ranks write apart: in one pipe a rank's words are cut in two by another's wherever a read ends.
     """
-    if launcher is not None or not ranks:
-        return _run(list(launcher or ()), None, program, arguments, timeout, env, check, fresh or launcher is not None)
+    fresh = fresh or launcher is not None
+    command = list(launcher or (["mpiexec", "--oversubscribe", "-np", str(ranks)] if ranks else []))
+    if "mpiexec" not in command:
+        return _run(command, None, program, arguments, timeout, env, check, fresh)
     with tempfile.TemporaryDirectory(prefix="sok1x_ranks_") as folder:
-        command = ["mpiexec", "--oversubscribe", "--output-filename", folder + ":nocopy", "-np", str(ranks)]
+        after = command.index("mpiexec") + 1
+        command[after:after] = ["--output-filename", folder + ":nocopy"]
         return _run(command, folder, program, arguments, timeout, env, check, fresh)
 
 
