@@ -15,11 +15,10 @@ from typing import List, Optional, Tuple
 
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError, LockedError, NotFoundError
-from sok1x.checkpoint.files import folder_lock, folders, publishing
+from sok1x.checkpoint.files import dumps, folder_lock, folders, manifest, publishing
 from sok1x.checkpoint.files.folder_lock import FolderLock
 from sok1x.dump_load import layout
 
-_LOCK = ".sok1x-dump.lock"  # of a folder that is being written
 _INSTEAD = (" A dump takes the place of the folder that is there, which the system refuses where that is a mount "
             "point, or where the folder above may not be written to: dump to a new folder in it.")
 
@@ -48,7 +47,7 @@ class Writing:
             raise
         except errors.WriteError as error:
             raise errors.WriteError(str(error) + (_INSTEAD if os.path.isdir(final) else "")) from None
-        self._lock = FolderLock(self.path, _LOCK)
+        self._lock = FolderLock(self.path, dumps.LOCK)
         try:
             self._lock.acquire()
         except BaseException:  # nobody has this object then, whose `remove` it would be
@@ -66,7 +65,7 @@ class Writing:
         except OSError as error:
             raise self._of_publishing(error) from None
         # The dump is there: what follows makes it none that has failed.
-        _unlink(os.path.join(self._final, _LOCK))
+        _unlink(os.path.join(self._final, dumps.LOCK))
         self._lock.release()
         if replaced is not None:
             _replace(replaced, self._final)
@@ -128,8 +127,10 @@ def _remove_leftovers(final: str) -> None:
     """Removes what dumps left that died. One that was being replaced gets its name back."""
     for path in _hidden(final):
         if path.endswith(".tmp"):
+            if not dumps.may_be_one(path) and folder_lock.is_held(os.path.dirname(final)):
+                continue  # a checkpoint, which a job writes there that saves to the folder
             try:
-                with FolderLock(path, _LOCK), FolderLock(path):  # the latter is an earlier sok1x's
+                with FolderLock(path, dumps.LOCK), FolderLock(path):  # the latter is an earlier sok1x's
                     shutil.rmtree(path, ignore_errors=True)
             except LockedError:
                 pass  # another job writes it
@@ -154,7 +155,8 @@ def _replace(old: str, new: str) -> None:
     nothing else: of a dump that has been replaced nothing may come back."""
     try:
         _unlink(os.path.join(old, layout.META_INFO))  # first: without it the folder is no dump
-        names, whole = sorted(os.listdir(old)), True
+        # What is a checkpoint, too, is whole there as long as its manifest is, and here when that has come.
+        names, whole = sorted(os.listdir(old), key=lambda name: (name == manifest.NAME, name)), True
     except OSError:
         return  # the next dump tries again
     for name in names:
@@ -182,7 +184,7 @@ def _unlink(path: str) -> None:
 
 def _of_dump(path: str, name: str) -> bool:
     """Whether a file is one that a dump writes: its name follows from its head."""
-    if name in (layout.META_INFO, _LOCK):
+    if name in (layout.META_INFO, dumps.LOCK):
         return True
     if os.path.islink(path) or not os.path.isfile(path):
         return False

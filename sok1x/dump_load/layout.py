@@ -14,8 +14,9 @@ from typing import Any, List, NamedTuple, Optional, Sequence
 import numpy as np
 
 from sok1x.checkpoint.errors import CheckpointError, DamagedError
+from sok1x.checkpoint.files import dumps
 
-META_INFO = "meta_info"
+META_INFO = dumps.LIST
 KEY, WEIGHT, SLOT = 0, 1, 2
 HEAD_BYTES = 296
 NO_OPTIMIZER = "None"

@@ -185,7 +185,7 @@ def test_leftovers_are_removed_and_nothing_else(tmp_path, lock):
     make(tmp_path, 6, publish=False)
     for name in (".model.ckpt-4.00ff.gone", ".model.ckpt-5.00ff.old", "mine", ".model.ckpt-x.00ff.tmp"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "file").write_text("")
+        (tmp_path / name / ("t.0-of-1.keys" if name.endswith(".old") else "file")).write_text("")
     (tmp_path / ".model.ckpt-9.00ff.tmp").symlink_to(tmp_path / "mine")
     retiring.remove_leftovers(lock)
     assert sorted(os.listdir(str(tmp_path))) == [

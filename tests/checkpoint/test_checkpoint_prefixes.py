@@ -140,7 +140,7 @@ def test_a_saver_replaces_one_whose_job_died_while_it_did(tmp_path):
 
 
 def test_leftovers_of_other_steps(tmp_path):
-    def folder(name, file="shard"):
+    def folder(name, file="t.0-of-1.keys"):
         (tmp_path / name).mkdir()
         if file:
             (tmp_path / name / file).write_text("")
@@ -149,13 +149,14 @@ def test_leftovers_of_other_steps(tmp_path):
     hidden = ".{}." + TOKEN + ".{}"
     folder(hidden.format("my-100", "tmp"))
     folder(hidden.format("my-200", "gone"))
+    folder(hidden.format("my-8", "tmp"), None)
     folder(hidden.format("my-3", "old"))  # that has been replaced
     for file in ("my-100.index", "my-7.data-00000-of-00001"):
         (tmp_path / "{}.{}.tmp".format(file, TOKEN)).write_text("")
     stay = {"my-3": 0, "my-3.index": 0, "my-3.data-00000-of-00001": 0}
     for kept, file in ((hidden.format("my-4", "old"), "manifest.json"),  # that counts
                        (hidden.format("my-5", "tmp"), ".sok1x-dump.lock"),  # a dump, which looks after its own
-                       (hidden.format("my-6", "tmp"), None), (hidden.format("mine-6", "tmp"), "shard"),
+                       (hidden.format("my-5", "old"), "mine"), (hidden.format("mine-6", "tmp"), "shard"),
                        (hidden.format("my-6", "tmp").replace(TOKEN, "00ff00ff"), "shard"),
                        (hidden.format("my-7", "tmp").replace(TOKEN, TOKEN[::-1]), "shard")):
         folder(kept, file)

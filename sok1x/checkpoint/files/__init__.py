@@ -20,6 +20,7 @@ Whole checkpoints:
     folders           a folder a step
     publishing        how it gets its name, and what gives way to it
     retiring          which of them stay, and the removal of the others
+    dumps             what is a dump's there
     folder_lock       who may save there
     prefixes          the same under the prefixes that TensorFlow's Savers save to
     links             the names there of what TensorFlow has written into the folder

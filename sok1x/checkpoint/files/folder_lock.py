@@ -102,10 +102,10 @@ def of_process(directory: str) -> FolderLock:
     return lock.acquire()
 
 
-def is_held(directory: str) -> bool:
+def is_held(directory: str, name: str = NAME) -> bool:
     """Whether somebody holds the lock on a folder, this process too; or may, where the system does not say."""
     try:
-        fd = os.open(os.path.join(directory, NAME), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = os.open(os.path.join(directory, name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:

@@ -21,6 +21,7 @@ from sok1x.checkpoint.errors import DamagedError, NotFoundError
 from sok1x.checkpoint.files import manifest
 
 BASENAME = "model.ckpt"
+FOR_OTHERS = ".sok1x-others"  # marks a folder for what a run has saved in one that is gone (publishing.py)
 
 _FINAL = re.compile(r"model\.ckpt-(0|[1-9][0-9]{0,18})\Z")
 _TENSORFLOWS = re.compile(r"model\.ckpt-[0-9]+\.(index|meta|data-[0-9]+-of-[0-9]+)\Z")

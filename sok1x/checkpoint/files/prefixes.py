@@ -9,7 +9,7 @@
 import contextlib
 import os
 import re
-from typing import Any, Iterator, List, Match, Optional
+from typing import Any, Iterator, List, Optional
 
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError
@@ -17,9 +17,7 @@ from sok1x.checkpoint.files import folder_lock, folders, links, manifest, publis
 
 _INNER = re.compile(r"model\.ckpt-[0-9]+\Z")
 _STEPS = re.compile(r"(.*-)[0-9]+\Z", re.DOTALL)
-_LEFT = r"\.(?P<name>{0})\.(?P<token>[0-9a-f]{{16}})\.(?P<kind>tmp|old|gone)\Z"
-# In a folder of a name that a save's might have: it is a dump, which has a lock of its own (dump_load/folder.py).
-_OF_DUMPS = (".sok1x-dump.lock", folder_lock.NAME)
+_LEFT = r"\.(?P<name>{0})\.(?P<token>[0-9a-f]{{16}})\.(tmp|old|gone)\Z"
 
 
 def folder_of(prefix: str) -> Optional[str]:
@@ -73,19 +71,9 @@ def remove_leftovers(prefix: str) -> None:
     links.remove_left(directory or ".", names + links.ENDINGS)
     left = re.compile(_LEFT.format(names))
     for name in _names(directory):
-        found, path = left.match(name), os.path.join(directory, name)
-        if found is None or found.group("token") in folders.at_work:
-            continue
-        if os.path.join(directory, found.group("name")) == prefix or _is_dead(path, directory, found):
-            publishing.remove_left(path, os.path.join(directory, found.group("name")))
-
-
-def _is_dead(path: str, directory: str, found: Match[str]) -> bool:
-    """Whether what a save of another step has named so, which nobody will look for, is surely of no use."""
-    if found.group("kind") == "old":  # else it counts, if it is one: see `folder_of`
-        return folders.is_complete(os.path.join(directory, found.group("name"))) or publishing.is_for_others(path)
-    inside = _names(path)  # a dump's folder is empty for a moment, before its lock is in it
-    return found.group("kind") == "gone" or bool(inside) and not set(inside).intersection(_OF_DUMPS)
+        found = left.match(name)
+        if found is not None and found.group("token") not in folders.at_work:
+            publishing.remove_left(os.path.join(directory, name), os.path.join(directory, found.group("name")))
 
 
 @contextlib.contextmanager

@@ -10,9 +10,8 @@ from typing import Callable, List, Optional, Set
 
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError, DamagedError
-from sok1x.checkpoint.files import folder_lock, folders, links, manifest, shard_names
+from sok1x.checkpoint.files import dumps, folder_lock, folders, links, manifest, shard_names
 
-_FOR_OTHERS = ".sok1x-others"  # marks a folder for what a run has saved in one that is gone, see `remove_left`
 # What a killed save leaves: TensorFlow's files before they have their names, and a folder of ours, which may be whole.
 _TENSORFLOWS_LEFT = re.compile(r".*_temp(_[0-9a-f]{32})?\Z", re.DOTALL)
 _OURS_LEFT = re.compile(r"\..*\.[0-9a-f]{16}\.tmp\Z", re.DOTALL)
@@ -40,7 +39,7 @@ def expect_free(final: str, of_step: bool = False) -> None:
 
 def is_for_others(path: str) -> bool:
     """Whether it is a folder without a checkpoint of its own, which has been made for what a run had saved in one."""
-    return os.path.lexists(os.path.join(path, _FOR_OTHERS)) and not folders.is_complete(path)
+    return os.path.lexists(os.path.join(path, folders.FOR_OTHERS)) and not folders.is_complete(path)
 
 
 def _is_empty(path: str) -> bool:
@@ -86,9 +85,10 @@ def publish(temporary: str, directory: str, step: int) -> str:
 
     Raises:
         WriteError: The system refuses.
+        CheckpointError: As `expect_free`: something else has got the name meanwhile.
     """
     final = folders.step_folder(directory, step)
-    retired = _put_in_place(temporary, final)
+    retired = _put_in_place(temporary, final, of_step=True)
     if retired:
         _remove_followed(retired, final)
     return final
@@ -108,10 +108,11 @@ def publish_as(temporary: str, final: str, link: Callable[[], None] = lambda: No
     return final
 
 
-def _put_in_place(temporary: str, final: str) -> Optional[str]:
-    """As `put_in_place`, of what is on the disk then. Raises WriteError."""
+def _put_in_place(temporary: str, final: str, of_step: bool = False) -> Optional[str]:
+    """As `put_in_place`, of what is on the disk then. Raises CheckpointError."""
     try:
         folders.fsync_folder(temporary)
+        expect_free(final, of_step)  # a dump may have got the name since it was asked first
         return put_in_place(temporary, final)
     except OSError as error:
         raise errors.of_write(error, final) from None
@@ -165,9 +166,10 @@ def others_in(folder: str) -> List[str]:
 
 
 def _may_be_a_runs(one: os.DirEntry) -> bool:
-    """Whether a run may have saved what is in a checkpoint's folder, and no killed save has left it."""
+    """Whether a run may have saved it in a checkpoint's folder, or dumps it now; else a killed save has left it."""
     if one.name[0] == ".":
-        return folders.is_complete(one.path) and not _OURS_LEFT.match(one.name)
+        return folder_lock.is_held(one.path, dumps.LOCK) or folders.is_complete(one.path) and not _OURS_LEFT.match(
+            one.name)
     return not _TENSORFLOWS_LEFT.match(one.name) or not all(
         inside.name.startswith("part-") for inside in folders.entries(one.path))
 
@@ -193,12 +195,14 @@ def remove_replaced(retired: str, final: str) -> None:
     """Removes a folder whose place another has; if a run has gone on in it, all that is the run's goes to that one.
 
     Where the system refuses it stays, and the next job's `remove_left` tries again. So it does, out of sight, where
-    that one's own files are called as some of the run's.
+    that one's own files are called as some of the run's; and where it is a dump, which got the name at the last moment.
     """
     try:
+        if dumps.may_be_one(retired):
+            return
         others = others_in(retired)
         if others:
-            own, known = {manifest.NAME, _FOR_OTHERS}, is_for_others(retired)
+            own, known = {manifest.NAME, folders.FOR_OTHERS}, is_for_others(retired)
             with contextlib.suppress(errors.CheckpointError):  # it is damaged
                 own.update([] if known else manifest.read(retired).files)
                 known = True
@@ -234,16 +238,23 @@ def _make_room(final: str) -> None:
     if not os.path.lexists(final):
         os.makedirs(final)
     if not os.listdir(final):
-        with open(os.path.join(final, _FOR_OTHERS), "w"):
+        with open(os.path.join(final, folders.FOR_OTHERS), "w"):
             pass
 
 
 def remove_left(path: str, final: str) -> None:
     """As `remove_replaced`, of a hidden folder that a save of `final` has left, or is done with, whatever has its name.
 
-    In one that was being written no run has gone on.
+    In one that was being written no run has gone on. One that counts, for it is whole and the other is not, stays; so
+    does what may be a dump's. An empty one may become a dump's, which makes it again where it is gone.
     """
     try:
+        if dumps.may_be_one(path) or path.endswith(".old") and folders.is_complete(path) and not folders.is_complete(
+                final):
+            return
+        if _is_empty(path):
+            os.rmdir(path)
+            return
         if path.endswith(".old"):
             links.follow(path, final)
         if not path.endswith(".tmp") and others_in(path):
