@@ -138,12 +138,12 @@ class _Variables(Source):
         self.where = self.prefix = prefix
         self.ranks = 1
         with tensorflow_errors.damages(prefix):
-            whose = one_rank.rank_and_ranks(prefix)
+            whose = one_rank.mark_in(tf.train.NewCheckpointReader(prefix))
         if whose is not None:
             raise MismatchError("{} has the shards of rank {} of {} alone, which a Saver with a path of its own has "
                                 "saved, or eager execution (tf.train.Checkpoint, save_weights): export what "
                                 "sok.CheckpointManager has saved, or what all ranks have saved with one path.".format(
-                                    prefix, *whose))
+                                    prefix, *whose[:2]))
         self._reader = Reader(prefix)
         self._shapes, dtypes = self._reader.shapes, self._reader.dtypes
         self.tables = {}

@@ -174,6 +174,39 @@ def own(folder, rank, ranks):
     other.check(3)
 
 
+def without(prefix, name):
+    """A checkpoint as a sok1x has saved it that did not save `name`."""
+    reader = tf.train.NewCheckpointReader(prefix)
+    kept = sorted(set(reader.get_variable_to_shape_map()) - {name})
+    with tf.Graph().as_default(), tf.Session() as session:
+        session.run(tf.raw_ops.SaveV2(
+            prefix=prefix + "-without", tensor_names=kept, shape_and_slices=[""] * len(kept),
+            tensors=[tf.constant(reader.get_tensor(one)) for one in kept]))
+    return prefix + "-without"
+
+
+def own_mixed(folder, rank, ranks):
+    """Each rank's own path, of which one is of another save; and those of a sok1x before saves had tokens."""
+    first, second = ["{}/{}-{}".format(folder, one, rank) for one in ("first", "second")]
+    model = Model(rank, ranks)
+    saver = model.saver()
+    for path in (first, second):
+        saver.save(model.train(1).session, path)
+    model.train(1)
+    saver.restore(model.session, second)
+    refused(MismatchError, lambda: saver.restore(model.session, [first, second][rank]),
+            "The ranks restore different checkpoints: ", "/first-0", "/second-1")
+    model.check(2)
+    former = without(first, "sok1x/save")
+    yield
+    saver.restore(model.session, former)
+    refused(MismatchError, lambda: saver.restore(model.session, [first, former][rank]),
+            "The ranks restore different checkpoints: ", "/first-0", "/first-1-without")
+    model.check(1)
+    assert set(tf.train.NewCheckpointReader(first).get_variable_to_shape_map()) - set(
+        tf.train.NewCheckpointReader(former).get_variable_to_shape_map()) == {"sok1x/save"}
+
+
 def remembering(folder, rank, ranks):
     """Each rank's own path, to tables that remember keys that left, and did not when they were saved, and back."""
     mine = "{}/of-{}".format(folder, rank)

@@ -70,7 +70,7 @@ def _marked(stock: Callable[..., Any]) -> Callable[..., Any]:
             with tf.device("/cpu:0"):
                 gathered[0].setdefault(None, {}).update({
                     one_rank.MARK: tf.constant([mark.rank, mark.ranks], tf.int64),
-                    eager_places.TOKEN: tf.constant(mark.token)})
+                    one_rank.TOKEN: tf.constant(mark.token)})
         elif eager_places.here()[1] > 1 and eager_places.shards(self):
             raise CheckpointError(
                 "On several ranks tables are saved by the methods of tf.train.Checkpoint itself, or of a "

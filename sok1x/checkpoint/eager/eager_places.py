@@ -5,7 +5,7 @@ Where all ranks name one prefix, rank 0's is TensorFlow's own checkpoint; every 
     PREFIX.index, .data-*                         rank 0's
     PREFIX.ranks/1-of-2.<token>.index, .data-*    rank 1's; a token is drawn for each save
 
-Each has all of its rank's objects, says whose it is (one_rank.MARK), and on several ranks which save it was (TOKEN).
+Each has all of its rank's objects, says whose it is (one_rank.MARK), and on several ranks of which save (its TOKEN).
 """
 import contextlib
 import glob
@@ -23,7 +23,6 @@ from sok1x.core.tables import shard_variable
 from sok1x.core.tables.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_objects
 
-TOKEN = "sok1x/save"
 ANY_NUMBER = ("checkpoints for any number of ranks are those of sok.CheckpointManager(folder, "
               "checkpoint=tf.train.Checkpoint(...))")
 
@@ -127,11 +126,10 @@ def place(path: str, saver: Any = None) -> Place:
     found = Place(urls.absolute(path))
     try:
         reader = tf.train.NewCheckpointReader(path)
-        if not reader.has_tensor(one_rank.MARK):
+        mark = one_rank.mark_in(reader)
+        if mark is None:
             return found._replace(has_tables=saver is not None and _has_tables(path, reader, saver))
-        token = tf.compat.as_str(reader.get_tensor(TOKEN)) if reader.has_tensor(TOKEN) else ""
-        rank, ranks = reader.get_tensor(one_rank.MARK)
-        return found._replace(has_tables=True, mark=[int(rank), int(ranks), token])
+        return found._replace(has_tables=True, mark=list(mark))
     except Exception as error:  # whatever it is, the other ranks must hear of it
         return found._replace(error=error)
 

@@ -12,17 +12,18 @@ from sok1x.checkpoint.savers import caches
 from sok1x.checkpoint.session.tables import TableState
 
 MARK = "sok1x/rank_and_ranks"  # int64 [2] in what a rank of several saved for itself: whose shards it has
+TOKEN = "sok1x/save"  # a string in it, too: of which save, the same on all ranks
 _CHUNK_ROWS = 1 << 16
 _TELLING = 10  # so many keys do not all belong to one rank of several by chance
 
 
-def rank_and_ranks(prefix: str) -> Optional[Tuple[int, int]]:
-    """Whose shards a checkpoint has, or None where it does not say: one rank's, or of a sok1x before this."""
-    reader = tf.train.NewCheckpointReader(prefix)
+def mark_in(reader: Any) -> Optional[Tuple[int, int, str]]:
+    """Whose shards a checkpoint has, and of which save: rank, ranks, and the token, "" where a sok1x before this has
+    saved it. None where it does not say whose: they are one rank's, or another sok1x has saved it."""
     if not reader.has_tensor(MARK):
         return None
     rank, ranks = reader.get_tensor(MARK)
-    return int(rank), int(ranks)
+    return int(rank), int(ranks), tf.compat.as_str(reader.get_tensor(TOKEN)) if reader.has_tensor(TOKEN) else ""
 
 
 def token_of(prefix: str) -> Optional[str]:

@@ -101,7 +101,7 @@ def place_of(prefix: str) -> Place:
             return Place(prefix, folder, Checkpoint(folder).manifest.token, None, None)
         if not tf.train.checkpoint_exists(prefix):
             return Place(prefix, None, None, None, "The passed save_path is not a valid checkpoint: " + prefix)
-        return Place(prefix, None, None, one_rank.rank_and_ranks(prefix), None)
+        return Place(prefix, None, None, one_rank.mark_in(tf.train.NewCheckpointReader(prefix)), None)
     except Exception as error:  # whatever it is, the other ranks must hear of it
         return Place(prefix, None, None, None, str(getattr(error, "message", error)))
 

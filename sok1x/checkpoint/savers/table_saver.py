@@ -15,8 +15,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.checkpoint.errors import CheckpointError, MismatchError
-from sok1x.checkpoint.files import prefixes, urls
+from sok1x.checkpoint.errors import CheckpointError
+from sok1x.checkpoint.files import folders, prefixes, urls
 from sok1x.checkpoint.savers import (
     agreed_timer,
     caches,
@@ -58,12 +58,16 @@ class TableSaver(tf.train.Saver):
             dense = VariablesSaver(held.dense)
             self._saving = PrefixSaving(held.tables, dense, self._talk)
             self._restoring = PrefixRestoring(held.tables, dense, self._talk)
-            mark = SavedOnly(rank_and_ranks(), one_rank.MARK)
-            marked = dict(self._var_list, **{one_rank.MARK: mark}) if isinstance(self._var_list, dict) \
-                else list(self._var_list) + [mark]
-            # What it restores is what the shards of a sok1x have that did not remember keys.
+            self._token = token = [""]  # of the save at work in which each rank has a path of its own
+            with tf.device("/cpu:0"):
+                of_save = tf.numpy_function(lambda: token[0], [], tf.string)
+            marks = {one_rank.MARK: SavedOnly(rank_and_ranks(), one_rank.MARK),
+                     one_rank.TOKEN: SavedOnly(of_save, one_rank.TOKEN)}
+            marked = dict(self._var_list, **marks) if isinstance(self._var_list, dict) \
+                else list(self._var_list) + list(marks.values())
+            # What it restores is what the shards of a sok1x have that did not remember keys, nor have tokens.
             memories = [memory.op.name for _, memory in one_rank.memories(held.tables)]
-            self._marked = _PlainSaver(marked, sharded=self._sharded, builder=LeavingOut(memories))
+            self._marked = _PlainSaver(marked, sharded=self._sharded, builder=LeavingOut(memories + [one_rank.TOKEN]))
 
     def _hashed(self) -> List[TableState]:
         return [table for table in self._held.tables if table.variable.table.hashed]
@@ -111,13 +115,15 @@ class TableSaver(tf.train.Saver):
                 with contextlib.suppress(CheckpointError):  # the save meets it again, and all ranks hear of it then
                     step = prefixes.step_around(prefix)
             step = self._step(sess, global_step) if step is None else step
-            told = self._talk.exchange(sess, [urls.absolute(prefix), step, urls.absolute(save_path), global_step])
-        paths = [path for path, _, _, _ in told]
+            told = self._talk.exchange(sess, [urls.absolute(prefix), step, urls.absolute(save_path), global_step,
+                                              folders.new_token()])
+        paths = [path for path, _, _, _, _ in told]
         with self._talk.about("a tf.train.Saver saves tables to {}".format(paths[0])):
             if len(set(paths)) == 1:
                 return self._save_together(sess, prefix, told[0][1], options)
-            ranks_paths.expect_one_step([name for _, _, name, _ in told], [given for _, _, _, given in told])
+            ranks_paths.expect_one_step([name for _, _, name, _, _ in told], [given for _, _, _, given, _ in told])
             ranks_paths.expect_own(paths, cached)
+            self._token[0] = told[0][4]
             with self._with_mark():
                 return self._talk.agree(sess, alone)[world.rank]
 
@@ -138,9 +144,7 @@ class TableSaver(tf.train.Saver):
                 raise (ValueError if rank == world.rank else CheckpointError)(one.error)
         with self._talk.about("a tf.train.Saver restores tables from {}".format(places[0].prefix)):
             others = restored_tables.other_slots(sess, self._hashed())
-            if len({one.token for one in places}) > 1:
-                raise MismatchError("The ranks restore different checkpoints: {}.".format(
-                    whose_shards.by_rank([one.prefix for one in places])))
+            whose_shards.expect_one_save([one.token for one in places], places)
             if place.folder is not None:
                 self._expect_whole("restore")
                 tf.logging.info("Restoring parameters from %s", place.folder)
@@ -217,7 +221,8 @@ class TableSaver(tf.train.Saver):
 
     @contextlib.contextmanager
     def _with_mark(self) -> Iterator[None]:
-        """Inside, what is saved says whose shards it has, and what is restored does too, but lacks the memories."""
+        """Inside, what is saved says whose shards it has and of which save, and what is restored may lack this and the
+        memories."""
         itself: Any = self
         definition, marked = itself.saver_def, self._marked.saver_def
         itself.saver_def = copy.deepcopy(definition)

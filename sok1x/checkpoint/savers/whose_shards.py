@@ -24,12 +24,11 @@ def are_one_ranks(places: List[Place], world: Any, tables: List[TableState]) -> 
         False where each rank's is its own of several; or, on one rank, where TensorFlow knows how to read it.
 
     Raises:
-        MismatchError: it is neither.
+        MismatchError: it is neither, or the ranks' own are of several saves.
     """
     whose = [None if one.mark is None else tuple(one.mark) for one in places]
-    own = [(rank, world.size) for rank in range(world.size)]
     for rank, mark in enumerate(whose):
-        if mark is not None and mark != own[rank]:
+        if mark is not None and mark[:2] != (rank, world.size):
             raise MismatchError((
                 "{} has the shards of rank {} of {}, which saved them for itself, and cannot be restored on rank "
                 "{} of {}. Restore it on that rank of as many; to go from one number of ranks to another, "
@@ -40,7 +39,9 @@ def are_one_ranks(places: List[Place], world: Any, tables: List[TableState]) -> 
         return (former_names.are_in(prefix, tables) or one_rank.has_too_many_rows(prefix, tables) or
                 bool(one_rank.unsaved_memories(prefix, tables)) or
                 bool(caches.among(table.variable for table in tables)))
-    if whose == own:
+    tokens = [mark[2] for mark in whose if mark is not None]
+    if len(tokens) == len(whose):
+        expect_one_save(tokens, places)
         return False
     if len({one.prefix for one in places}) > 1:
         raise MismatchError((
@@ -48,6 +49,13 @@ def are_one_ranks(places: List[Place], world: Any, tables: List[TableState]) -> 
             "another sok1x has saved them, or one rank alone. Restore one rank's checkpoint under one path on all "
             "ranks, or on one.").format(by_rank([one.prefix for one in places])))
     return True
+
+
+def expect_one_save(tokens: List[Any], places: List[Place]) -> None:
+    """Raises MismatchError where the ranks restore what is of several saves, by the tokens of these."""
+    if len(set(tokens)) > 1:
+        raise MismatchError("The ranks restore different checkpoints: {}.".format(
+            by_rank([one.prefix for one in places])))
 
 
 def by_rank(values: List[str]) -> str:
