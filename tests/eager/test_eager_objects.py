@@ -27,6 +27,12 @@ def test_a_manager_says_what_its_checkpoint_has_not(ranks, tmp_path):
     assert finished.out.count("ok") == ranks
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_tables_that_remembered_another_number_of_keys(ranks, tmp_path):
+    finished = run_ranks(ranks, os.path.join(HERE, "program_remembered.py"), tmp_path, timeout=300)
+    assert finished.out.count("ok") == ranks
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_what_saves_have_left_that_died_goes_and_nothing_else(ranks, tmp_path):
     finished = run_ranks(ranks, os.path.join(HERE, "program_left_shards.py"), tmp_path, timeout=300)

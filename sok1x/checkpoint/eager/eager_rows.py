@@ -3,6 +3,7 @@ import contextlib
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
+import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint.session.tables import tables_of
 from sok1x.core.eagerly import eager, eager_slots
@@ -32,6 +33,9 @@ def noted(restored: Iterable[EmbeddingVariable]) -> Iterator[None]:
         eager.session().run(step, {time: time_of_restore(then.clock)})
         eager_slots.note_restored(table)
         eager_slots.fit(table)  # the checkpoint may have nothing for a slot, and other rows than there were
+        memory = table.forgetting.get("evicted")
+        if memory is not None and _restore_of(memory) <= then.restore < _restore_of(table):
+            memory.assign(tf.zeros_like(memory))  # what left here before is not what has left
     _begin_others([(table, then) for table, then in zip(tables, before)
                    if then.keys is not None and _restore_of(table) > then.restore])
 

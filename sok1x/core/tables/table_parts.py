@@ -76,9 +76,11 @@ def forgetting_of(table: Table) -> Dict[str, ShardVariable]:
     for name in VARIABLES if forgetting is not None else ():
         shape = None if forgetting is None else forgetting.shape_of(name, table.static_rows)
         if shape is not None:
+            # Another number of keys may have been remembered where a table is restored from: then that is.
+            open_shape = (None, 2) if name == "evicted" else shape
             made[name] = ShardVariable(
                 initial_value=lambda name=name, shape=shape: initial.initial_zeros(table, name, shape),
-                trainable=False, name=name, **_shape(table, shape))
+                trainable=False, name=name, **_shape(table, open_shape))
     for name in cache.VARIABLES if table.cache is not None else ():
         shape = cache.Cache.shape_of(name, table.static_rows)
         made[name] = ShardVariable(
