@@ -5,7 +5,6 @@ On each rank 8 keys have left then, after step 3 of the table, and 8 have rows; 
 import os
 import sys
 
-import numpy as np
 import tensorflow as tf
 
 tf.compat.v1.enable_v2_behavior()

@@ -34,7 +34,17 @@ def expect_free(final: str, of_step: bool = False) -> None:
         free = not os.path.islink(final) and (free or _is_left_of_one(final))
     if not free:
         raise CheckpointError("Cannot save to {}: there is something of that name that is no checkpoint of sok1x, and "
-                              "the tables' folder would be called so; move it away, or save elsewhere.".format(final))
+                              "the checkpoint's folder would be called so; move it away, or save elsewhere.{}".format(
+                                  final, _of_tensorflows(final)))
+
+
+def _of_tensorflows(final: str) -> str:
+    """More advice where TensorFlow's files are there: it may be one of ours without tables that lost its manifest."""
+    prefixes = sorted(one.name[:-len(".index")] for one in ([] if os.path.islink(final) else folders.entries(final))
+                      if folders.is_tensorflows(one.name) and one.name.endswith(".index"))
+    return "".join(" It has files of TensorFlow's, and no manifest.json that says who has saved them: tf.train.Saver()"
+                   ".restore(session, '{}') restores what they have. If it is of no use, remove the folder.".format(
+                       os.path.join(final, prefix)) for prefix in prefixes[:1])
 
 
 def is_for_others(path: str) -> bool:
