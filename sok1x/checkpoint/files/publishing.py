@@ -9,7 +9,7 @@ import shutil
 from typing import Callable, List, Optional, Set
 
 from sok1x.checkpoint import errors
-from sok1x.checkpoint.errors import CheckpointError, DamagedError
+from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.files import dumps, folder_lock, folders, links, manifest, shard_names
 
 # What a killed save leaves: TensorFlow's files before they have their names, and a folder of ours, which may be whole.
@@ -163,13 +163,30 @@ def others_in(folder: str) -> List[str]:
 
     Raises CheckpointError where the system does not say.
     """
+    return _others_besides(_saved_in(folder), folder)
+
+
+def _saved_in(folder: str) -> Optional[manifest.Manifest]:
+    """What a checkpoint's folder says that it has; None where it does not."""
+    try:
+        return manifest.read(folder)
+    except CheckpointError:
+        return None
+
+
+def _own_name(saved: manifest.Manifest) -> str:
+    """How TensorFlow's files of a checkpoint begin in its folder."""
+    return folders.tensorflow_prefix("", saved.step)
+
+
+def _others_besides(saved: Optional[manifest.Manifest], folder: str) -> List[str]:
+    """As `others_in`, of a folder that says that it has `saved`."""
     found = [one for one in folders.entries(folder) if _may_be_a_runs(one)]
     named = {os.path.splitext(one.name)[0] for one in found if one.name.endswith((".index", ".meta"))}
-    try:
-        if not is_for_others(folder):
-            named.discard(os.path.basename(folders.tensorflow_prefix(folder, manifest.read(folder).step)))
-    except errors.CheckpointError:  # which name is its own, if it has one, nobody knows
-        named = named if len(named) > 1 else set()
+    if saved is not None:
+        named.discard(_own_name(saved))
+    elif not is_for_others(folder) and len(named) == 1:
+        named = set()  # which name is its own, if it has one, nobody knows
     if folder_lock.is_held(folder):
         named.add(folder_lock.NAME)
     return sorted(named.union(one.name for one in found if one.is_dir(follow_symlinks=False)))
@@ -184,15 +201,11 @@ def _may_be_a_runs(one: os.DirEntry) -> bool:
         inside.name.startswith("part-") for inside in folders.entries(one.path))
 
 
-def _is_a_runs_state(folder: str) -> bool:
+def _is_a_runs_state(saved: Optional[manifest.Manifest], folder: str) -> bool:
     """Whether TensorFlow's state file in a checkpoint's folder names something else than the checkpoint itself."""
     with open(os.path.join(folder, "checkpoint"), encoding="utf-8", errors="replace") as file:
         named = re.match(r'model_checkpoint_path: "(.*)"', file.read())
-    try:
-        own = os.path.basename(folders.tensorflow_prefix(folder, manifest.read(folder).step))
-    except DamagedError:  # which name is its own nobody knows
-        return True
-    return named is None or os.path.basename(named.group(1)) != own
+    return saved is None or named is None or os.path.basename(named.group(1)) != _own_name(saved)
 
 
 def _takes_a_name(final: str, names: Set[str]) -> bool:
@@ -210,18 +223,17 @@ def remove_replaced(retired: str, final: str) -> None:
     try:
         if dumps.may_be_one(retired):
             return
-        others = others_in(retired)
+        saved = _saved_in(retired)
+        others = _others_besides(saved, retired)
         if others:
-            own, known = {manifest.NAME, folders.FOR_OTHERS}, is_for_others(retired)
-            with contextlib.suppress(errors.CheckpointError):  # it is damaged
-                own.update([] if known else manifest.read(retired).files)
-                known = True
+            own = {manifest.NAME, folders.FOR_OTHERS}.union(saved.files if saved else ())
+            known = saved is not None or is_for_others(retired)
             # What makes `others_in` find something is the last that goes: whoever stops here, the next job goes on.
             for name in sorted(os.listdir(retired), key=lambda name: (
                     name in others, name.endswith(".meta"), name.endswith(".index"))):
                 target = os.path.join(final, name)
                 # Of the run's state and the new one's own the run's counts, as it did before.
-                if name not in own and (name == "checkpoint" and _is_a_runs_state(retired)
+                if name not in own and (name == "checkpoint" and _is_a_runs_state(saved, retired)
                                         or not os.path.lexists(target)):
                     os.rename(os.path.join(retired, name), target)
             if known and _takes_a_name(final, set(os.listdir(retired)).difference(own)):
