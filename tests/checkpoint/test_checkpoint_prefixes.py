@@ -2,6 +2,7 @@
 import contextlib
 import errno
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -83,6 +84,62 @@ def test_one_that_is_removed_is_gone_also_if_its_job_died(tmp_path, both):
     prefixes.remove(prefix)
     assert prefixes.folder_of(prefix) is None
     assert sorted(os.listdir(str(tmp_path))) == ["my-1.data-00000-of-00001", "my-1.index"]
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("how", ["replaced", "left", "replaced by TensorFlow", "removed"])
+def test_a_link_to_a_checkpoint_gives_way_and_what_it_leads_to_stays(tmp_path, how, inside):
+    """As of one that the user has moved to another disk; where a run has gone on in it, what it has saved moves."""
+    prefix, disk = str(tmp_path / "my-1"), str(tmp_path / "disk")
+    os.rename(make(prefix), disk)
+    before = files(disk)
+    if inside:
+        make(disk + "/model.ckpt-9", "mine", link=False)
+    run = {name: content for name, content in files(disk).items() if name not in before}
+    os.symlink("disk", prefix)
+    if how == "left":  # by a job that died when both had their names
+        os.rename(prefix, folders.hidden(prefix, TOKEN, "old"))
+        make(prefix, "new")
+        prefixes.remove_leftovers(prefix)
+    elif how == "replaced":
+        make(prefix, "new")
+    elif how == "removed":
+        prefixes.remove(prefix)
+    else:
+        with prefixes.replaced(prefix):
+            save(prefix, ".index")
+    assert not [name for name in os.listdir(str(tmp_path)) if name.startswith(".my")]
+    assert before.items() <= files(disk).items()
+    if inside:
+        assert run.items() <= files(prefix).items()
+    else:
+        assert os.path.exists(prefix) == (how in ("replaced", "left"))
+    if os.path.isdir(prefix) and not os.path.islink(prefix):  # its user removes it
+        shutil.rmtree(prefix)
+        assert prefixes.folder_of(prefix) is None
+
+
+def test_a_link_to_another_disk_does_not_count_when_its_successor_is_gone(tmp_path, monkeypatch):
+    """What a run has saved behind it cannot move, and stays there."""
+    prefix, disk, rename = str(tmp_path / "my-1"), str(tmp_path / "disk"), os.rename
+    os.rename(make(prefix), disk)
+    make(disk + "/model.ckpt-9", "mine", link=False)
+    os.symlink("disk", prefix)
+    before = files(disk)
+
+    def renamed(source, target):
+        if os.path.realpath(os.path.dirname(source)) == disk:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        rename(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", renamed)
+        for content in ("new", "newer"):
+            make(prefix, content)
+            prefixes.remove_leftovers(prefix)
+    assert files(disk) == before and files(prefix)["model.ckpt-1.index"] == "newer"
+    shutil.rmtree(prefix)
+    assert prefixes.folder_of(prefix) is None
 
 
 def test_another_job_s_is_not_replaced(tmp_path):

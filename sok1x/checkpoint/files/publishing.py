@@ -3,6 +3,7 @@
 In a checkpoint's folder a run may have gone on: what it has saved there stays where the checkpoint is replaced.
 """
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -218,7 +219,8 @@ def remove_replaced(retired: str, final: str) -> None:
     """Removes a folder whose place another has; if a run has gone on in it, all that is the run's goes to that one.
 
     Where the system refuses it stays, and the next job's `remove_left` tries again. So it does, out of sight, where
-    that one's own files are called as some of the run's; and where it is a dump, which got the name at the last moment.
+    that one's own files are called as some of the run's, or these cannot be moved there; and where it is a dump, which
+    got the name at the last moment.
     """
     try:
         if dumps.may_be_one(retired):
@@ -237,12 +239,22 @@ def remove_replaced(retired: str, final: str) -> None:
                                         or not os.path.lexists(target)):
                     os.rename(os.path.join(retired, name), target)
             if known and _takes_a_name(final, set(os.listdir(retired)).difference(own)):
-                if retired.endswith(".old"):  # it would count again if that one went
-                    os.rename(retired, folders.hidden(final, folders.new_token(), "gone"))
+                _count_no_more(retired, final)
                 return
-    except (OSError, errors.CheckpointError):
+    except OSError as error:
+        if error.errno == errno.EXDEV:  # a link to another disk, say: the run's is where it was, behind the link
+            with contextlib.suppress(OSError):
+                _count_no_more(retired, final)
+        return
+    except errors.CheckpointError:
         return
     remove([retired])
+
+
+def _count_no_more(retired: str, final: str) -> None:
+    """Has one that is replaced, and stays, not count again if its successor goes."""
+    if retired.endswith(".old"):
+        os.rename(retired, folders.hidden(final, folders.new_token(), "gone"))
 
 
 def _remove_followed(retired: str, final: str) -> None:
@@ -291,7 +303,12 @@ def remove_left(path: str, final: str) -> None:
 def remove(paths: List[str]) -> None:
     """Removes folders that nobody finds any more; says nothing of what the system refuses.
 
-    What a reader has open on some network file system cannot be removed now: it goes with the next job's leftovers.
+    What a reader has open on some network file system cannot be removed now: it goes with the next job's leftovers. Of
+    a link to a folder the link goes; the folder is where its user has put it, under a name that no save gave it.
     """
     for path in paths:
-        shutil.rmtree(path, ignore_errors=True)
+        if os.path.islink(path):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
