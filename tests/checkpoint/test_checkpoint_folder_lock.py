@@ -1,8 +1,12 @@
 """The lock on a folder of checkpoints: who holds it, and for how long."""
+import contextlib
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
@@ -61,6 +65,54 @@ def test_who_asks_whether_it_is_held_leaves_it_as_it_is(tmp_path):
     assert folder_lock.is_held(str(tmp_path))  # nobody can tell
 
 
+def test_who_asks_at_that_moment_keeps_nobody_from_taking_it(tmp_path, monkeypatch):
+    """To ask is to have it for a moment."""
+    FolderLock(str(tmp_path)).acquire().release()
+    asks = [os.open(str(tmp_path / folder_lock.NAME), os.O_RDONLY)]
+    fcntl.flock(asks[0], fcntl.LOCK_SH)
+    monkeypatch.setattr(time, "sleep", lambda seconds: os.close(asks.pop()) if asks else None)
+    with FolderLock(str(tmp_path)) as lock:
+        assert lock.held and not asks
+
+
+def test_threads_that_take_it_at_once_share_it(tmp_path, monkeypatch):
+    makedirs, both, found = os.makedirs, threading.Barrier(2), []
+
+    def meeting(*arguments, **options):
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.5)  # the other one is where this one is, if it can be
+        makedirs(*arguments, **options)
+
+    def take():
+        try:
+            found.append(folder_lock.of_process(str(tmp_path)))
+        except LockedError as error:
+            found.append(error)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "makedirs", meeting)
+        threads = [threading.Thread(target=take) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert found[0] is found[1] and found[0].held, found
+    del found[:]
+    assert not folder_lock.is_held(str(tmp_path))
+
+
+def test_a_signal_s_handler_may_take_one_while_another_is_taken(tmp_path, monkeypatch):
+    makedirs, taken = os.makedirs, []
+
+    def interrupted(*arguments, **options):
+        monkeypatch.setattr(os, "makedirs", makedirs)
+        taken.append(folder_lock.of_process(str(tmp_path / "handler")))
+        makedirs(*arguments, **options)
+
+    monkeypatch.setattr(os, "makedirs", interrupted)
+    assert folder_lock.of_process(str(tmp_path)).held and taken[0].held
+
+
 def test_a_lock_leaves_nothing_behind(tmp_path, monkeypatch):
     """What is registered for forked children stays until the process ends: a lock registers nothing of its own."""
     monkeypatch.setattr(os, "register_at_fork", lambda **functions: pytest.fail("registers {}".format(functions)))
@@ -101,3 +153,35 @@ def test_a_forked_child_that_outlives_its_job_does_not_hold_the_lock(tmp_path):
         job.stdin.close()
         assert job.stdout.read() == b""
         job.stdout.close()
+
+
+BUSY_FORK = """
+import os, signal, sys, threading, time
+from sok1x.checkpoint.files import folder_lock
+
+makedirs, begun, forked = os.makedirs, threading.Event(), threading.Event()
+
+def waiting(*arguments, **options):
+    begun.set()
+    forked.wait()
+    makedirs(*arguments, **options)
+
+os.makedirs = waiting
+shared = folder_lock.of_process
+thread = threading.Thread(target=shared, args=[sys.argv[1]])
+thread.start()
+begun.wait()
+child = os.fork()
+os.makedirs = makedirs
+if child == 0:
+    signal.alarm(60)
+    assert shared(os.path.join(sys.argv[1], "child")).held
+    os._exit(0)
+forked.set()
+thread.join()
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_a_child_that_is_forked_while_a_thread_takes_one_can_take_its_own(tmp_path):
+    subprocess.run([sys.executable, "-c", BUSY_FORK, str(tmp_path)], check=True)

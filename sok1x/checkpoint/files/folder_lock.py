@@ -2,6 +2,8 @@
 import fcntl
 import os
 import socket
+import threading
+import time
 import weakref
 from typing import Any, Optional
 
@@ -9,6 +11,8 @@ from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import LockedError
 
 NAME = ".sok1x.lock"
+
+_PAUSES = tuple(0.001 * 2 ** tried for tried in range(8))  # seconds, a quarter in all
 
 
 class FolderLock:
@@ -29,7 +33,7 @@ class FolderLock:
         _all.add(self)
 
     def acquire(self) -> "FolderLock":
-        """Takes the lock, or raises LockedError at once, with the host and process that have it."""
+        """Takes the lock, or soon raises LockedError, with the host and process that have it."""
         if self._fd is not None:
             return self
         try:
@@ -38,7 +42,7 @@ class FolderLock:
         except OSError as error:
             raise errors.of_write(error, self._path) from None
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _take(fd)
             os.ftruncate(fd, 0)
             os.pwrite(fd, (self._own() + "\n").encode(), 0)
         except OSError as error:
@@ -86,7 +90,22 @@ class FolderLock:
         self.release()
 
 
+def _take(fd: int) -> None:
+    """Locks an open file, or raises OSError. Who has it for a moment only is waited for.
+
+    That is who asks `is_held`, and a thread of this process that is about to close what nobody keeps any more.
+    """
+    for pause in _PAUSES:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(pause)
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 _of_process: Any = weakref.WeakValueDictionary()  # {real path of the folder: its lock}
+_taking: Any = threading.RLock()  # held while one of them is looked for and taken; a signal's handler may do so meanwhile
 
 
 def of_process(directory: str) -> FolderLock:
@@ -96,10 +115,11 @@ def of_process(directory: str) -> FolderLock:
         LockedError: Another process has it.
     """
     path = os.path.realpath(directory)
-    lock = _of_process.get(path)
-    if lock is None:
-        lock = _of_process[path] = FolderLock(directory)
-    return lock.acquire()
+    with _taking:
+        lock = _of_process.get(path)
+        if lock is None:
+            lock = _of_process[path] = FolderLock(directory)
+        return lock.acquire()
 
 
 def is_held(directory: str, name: str = NAME) -> bool:
@@ -124,6 +144,8 @@ _all: Any = weakref.WeakSet()
 
 
 def _close_in_child() -> None:
+    global _taking
+    _taking = threading.RLock()  # the thread that may hold it is not in the child
     # A forked data loader that outlives its job would go on holding them. The parent's descriptors stay open.
     for lock in list(_all):
         lock._close()
