@@ -1,6 +1,7 @@
 """Folders of checkpoints: at every moment, whatever was interrupted, the last complete one is found."""
 import errno
 import os
+import shutil
 
 import pytest
 
@@ -201,6 +202,28 @@ def test_prune_keeps_the_last(tmp_path, lock):
         publishing.remove(retiring.retire(lock, keep))
         assert steps(tmp_path) == left == [found.step for found in reversed(kept)]
     assert sorted(os.listdir(str(tmp_path))) == [".sok1x.lock", "model.ckpt-10"]
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_one_that_another_removes_meanwhile_keeps_no_other(tmp_path, lock, monkeypatch, refused):
+    """Its user, or another thread of this process; one that the system refuses to remove is told."""
+    for step in (1, 2, 3, 10):
+        make(tmp_path, step)
+    found, rename = folders.complete(str(tmp_path)), os.rename
+
+    def renamed(source, target):
+        if refused and source.endswith("-1"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        rename(source, target)
+
+    shutil.rmtree(str(tmp_path / "model.ckpt-2"))
+    monkeypatch.setattr(os, "rename", renamed)
+    if refused:
+        with pytest.raises(WriteError, match="model.ckpt-1: Input/output error"):
+            retiring.retire(lock, 1, 10, found)
+    else:
+        publishing.remove(retiring.retire(lock, 1, 10, found))
+    assert sorted(os.listdir(str(tmp_path))) == [".sok1x.lock"] + ["model.ckpt-1"] * refused + ["model.ckpt-10"]
 
 
 def test_what_was_just_saved_stays_though_its_step_is_the_least(tmp_path, lock):

@@ -48,7 +48,10 @@ def retire(lock: FolderLock, keep: Optional[int], saved: Optional[int] = None,
         gone = folders.hidden(final, folders.new_token(), "gone")
         try:
             os.rename(one.folder, gone)
+        except FileNotFoundError:  # its user has removed it, or another thread's save
+            continue
         except OSError as error:
+            publishing.remove(retired)  # nobody else knows of these
             raise errors.of_write(error, one.folder) from None
         retired.append(gone)
     return retired
