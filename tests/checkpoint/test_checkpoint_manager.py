@@ -1,6 +1,8 @@
 """CheckpointManager: whose session it is given, which checkpoints stay, and what is said of others' checkpoints."""
+import contextlib
 import errno
 import os
+import threading
 from unittest import mock
 
 import numpy as np
@@ -126,6 +128,45 @@ def test_what_is_no_checkpoint_is_refused_on_all_ranks_alike(tmp_path):
     finished = run_ranks(2, REFUSED, tmp_path)
     assert finished.out.count("refused 1\n") == finished.out.count("refused") == 2, str(finished)
     assert finished.out.count("['.sok1x.lock', 'checkpoint', 'model.ckpt-1', 'model.ckpt-2']") == 2, str(finished)
+
+
+def test_two_threads_that_save_the_same_step_save_one_after_the_other(tmp_path, monkeypatch):
+    """Each with a graph of its own: it stays one checkpoint, of either, and neither is told of an error."""
+    sok.init()
+    managers, saved, rename, both = [], [], os.rename, threading.Barrier(2)
+    for value in (1, 2):
+        graph = tf.Graph()
+        with graph.as_default():
+            session = tf.Session()
+            sok.Variable([[float(value)]], name="table")
+            managers.append((sok.CheckpointManager(str(tmp_path)), session))
+            session.run(tf.global_variables_initializer())
+
+    def renamed(source, target):
+        if source.endswith(".tmp"):
+            with contextlib.suppress(threading.BrokenBarrierError):
+                both.wait(0.5)  # the other one is about to give the same name, if it can be
+        rename(source, target)
+
+    def save(manager, session):
+        with session.graph.as_default(), session.as_default():
+            try:
+                saved.append(manager.save(session, 5))
+            except CheckpointError as error:
+                saved.append(error)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", renamed)
+        threads = [threading.Thread(target=save, args=one) for one in managers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert saved == [str(tmp_path / "model.ckpt-5")] * 2
+    assert [manager.restore(session) for manager, session in managers] == [5, 5]
+    for _, session in managers:
+        session.close()
+    assert sorted(os.listdir(str(tmp_path))) == [".sok1x.lock", "checkpoint", "model.ckpt-5"]
 
 
 def test_what_was_just_saved_is_there_whatever_its_step(tmp_path):

@@ -23,10 +23,15 @@ class FolderLock:
     Args:
         directory: The folder; it is made where it is missing.
         name: The file's.
+
+    Attributes:
+        directory: The folder.
+        renaming: Is held by the one of the threads that share the lock (`of_process`) that gives names there.
     """
 
     def __init__(self, directory: str, name: str = NAME) -> None:
         self.directory = directory
+        self.renaming: Any = threading.RLock()
         self._path = os.path.join(directory, name)
         self._fd: Optional[int] = None
         self._closer: Any = None  # closes the descriptor, at the latest when this object is gone
@@ -145,9 +150,10 @@ _all: Any = weakref.WeakSet()
 
 def _close_in_child() -> None:
     global _taking
-    _taking = threading.RLock()  # the thread that may hold it is not in the child
+    _taking = threading.RLock()  # the threads that may hold these are not in the child
     # A forked data loader that outlives its job would go on holding them. The parent's descriptors stay open.
     for lock in list(_all):
+        lock.renaming = threading.RLock()
         lock._close()
 
 

@@ -55,8 +55,9 @@ class PrefixSaving(Saving):
         if self._ranks.rank == 0:
             publishing.expect_free(self._prefix)
             self._lock = folder_lock.of_process(self._directory)
-            retiring.remove_leftovers(self._lock)
-            prefixes.remove_leftovers(self._prefix)
+            with self._lock.renaming:
+                retiring.remove_leftovers(self._lock)
+                prefixes.remove_leftovers(self._prefix)
 
     def _begin(self, step: int) -> Any:
         self._expect_equal_on_ranks()
@@ -70,13 +71,14 @@ class PrefixSaving(Saving):
             return None
         files = self._complete(session, folder, token, step, outcomes, **self._options)
         links.write_state(folder, os.path.basename(folders.tensorflow_prefix(folder, step)))
-        if prefixes.around(self._prefix) is None:
-            publishing.publish_as(folder, self._prefix,
-                                  lambda: links.link_files(self._prefix, step, files, self._prefix))
-        else:  # TensorFlow's files in the folder around are that one's own
-            publishing.publish_as(folder, self._prefix)
-            if self._all_of_it:
-                prefixes.replace_around(self._prefix)
+        with self._lock.renaming:
+            if prefixes.around(self._prefix) is None:
+                publishing.publish_as(folder, self._prefix,
+                                      lambda: links.link_files(self._prefix, step, files, self._prefix))
+            else:  # TensorFlow's files in the folder around are that one's own
+                publishing.publish_as(folder, self._prefix)
+                if self._all_of_it:
+                    prefixes.replace_around(self._prefix)
         with tensorflow_errors.refusals(os.path.join(self._directory, "checkpoint"), 0):
             self._record()
         return self._prefix

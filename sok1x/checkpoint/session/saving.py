@@ -100,7 +100,8 @@ class Saving:
         """Rank 0: takes the folder, unless it has it."""
         if self._ranks.rank == 0 and self._lock is None:
             self._lock = folder_lock.of_process(self._directory)
-            retiring.remove_leftovers(self._lock)
+            with self._lock.renaming:
+                retiring.remove_leftovers(self._lock)
 
     def _expect_equal_on_ranks(self) -> None:
         if self._dense is not None:
@@ -141,13 +142,14 @@ class Saving:
         if self._lock is None:
             return None
         self._complete(session, folder, token, step, outcomes)
-        final = publishing.publish(folder, self._directory, step)
-        there = folders.complete(self._directory)
-        if self._dense is not None:
-            self._write_state(step, there)
+        with self._lock.renaming:
+            final = publishing.publish(folder, self._directory, step)
+            there = folders.complete(self._directory)
+            if self._dense is not None:
+                self._write_state(step, there)
+            retired = retiring.retire(self._lock, self._keep, step, there)
         self._end_removal()
-        self._removal = threading.Thread(target=publishing.remove, name="sok1x-removal",
-                                         args=[retiring.retire(self._lock, self._keep, step, there)])
+        self._removal = threading.Thread(target=publishing.remove, name="sok1x-removal", args=[retired])
         self._removal.start()
         if any(one.step > step for one in there[:1]) or folders.is_complete(self._directory):
             self._warn_of_later(step)
