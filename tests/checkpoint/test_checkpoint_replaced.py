@@ -1,16 +1,70 @@
-"""A checkpoint that another job replaces, or removes, while it is being restored: never half of each."""
+"""A checkpoint that another job replaces, or removes, while it is being looked for or restored: never half of each."""
+import itertools
 import os
 import shutil
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from prefix_checkpoints import TOKEN
+from prefix_checkpoints import make as make_at
 from ranks import run_ranks
 
 import sok1x as sok
 from sok1x.checkpoint import CheckpointError
-from sok1x.checkpoint.files import publishing
+from sok1x.checkpoint.files import folders, prefixes, publishing
 from sok1x.checkpoint.session import restoring, transfer
+
+
+def looked_at(monkeypatch, saver, when, find):
+    """What `find` gives if each of a saver's acts is done before the reader's look of that number."""
+    acts, number, busy = list(zip(when, saver)), [0], []
+
+    def looking(act):
+        def look(*arguments, **options):
+            if not busy:
+                busy.append(True)
+                number[0] += 1
+                while acts and acts[0][0] <= number[0]:
+                    acts.pop(0)[1]()
+                busy.pop()
+            return act(*arguments, **options)
+        return look
+
+    with monkeypatch.context() as patch:
+        for name in ("lstat", "scandir", "listdir"):
+            patch.setattr(os, name, looking(getattr(os, name)))
+        try:
+            return find()
+        finally:
+            busy.append(True)
+
+
+@pytest.mark.parametrize("undone", [False, True])
+@pytest.mark.parametrize("how", ["of a step", "the last", "of a prefix"])
+def test_who_looks_while_one_is_replaced_finds_one(tmp_path, monkeypatch, how, undone):
+    """Whenever it steps aside, its successor gets the name, or it gets it back, and what is aside goes."""
+    directory, other = str(tmp_path / "saved"), str(tmp_path / "other")
+    final, new = (folders.step_folder(folder, 5) for folder in (directory, other))
+    aside = folders.hidden(final, TOKEN, "old")
+    saver = [lambda: os.rename(final, aside)] + (
+        [lambda: os.rename(aside, final)] if undone else [lambda: os.rename(new, final), lambda: shutil.rmtree(aside)])
+    find = {"of a step": lambda: folders.find(directory, 5), "the last": lambda: folders.find(directory),
+            "of a prefix": lambda: prefixes.folder_of(final)}[how]
+    missed = []
+    for when in itertools.combinations_with_replacement(range(1, 9), len(saver)):
+        make_at(folders.step_folder(directory, 4), link=False, step=4)  # which is not to be taken for the last
+        make_at(final, link=False, step=5)
+        make_at(new, "new", link=False, step=5)
+        try:
+            found = looked_at(monkeypatch, saver, when, find)
+        except CheckpointError as error:
+            found = error
+        if found not in (final, aside):
+            missed.append((when, found))
+        shutil.rmtree(directory)
+        shutil.rmtree(other)
+    assert not missed
 
 
 @pytest.mark.parametrize("removed", [False, True], ids=["replaced", "removed"])

@@ -110,7 +110,7 @@ def _take(fd: int) -> None:
 
 
 _of_process: Any = weakref.WeakValueDictionary()  # {real path of the folder: its lock}
-_taking: Any = threading.RLock()  # held while one of them is looked for and taken; a signal's handler may do so meanwhile
+_taking: Any = threading.RLock()  # held while one of these is looked for and taken; a signal's handler may, meanwhile
 
 
 def of_process(directory: str) -> FolderLock:

@@ -65,15 +65,29 @@ def is_tensorflows(name: str) -> bool:
 def complete(directory: str) -> List[Found]:
     """The complete checkpoints below `directory`, the one of the greatest step first. Links are not followed."""
     found: Dict[int, str] = {}
+    missed = _look(directory, found)
+    if missed:  # since the folder was listed one may have stepped aside, and what was aside may be gone, or back
+        _look(directory, found, missed)
+        for step in missed.difference(found):
+            final = step_folder(directory, step)
+            if is_complete(final) and not os.path.islink(final):
+                found[step] = final
+    return [Found(step, found[step]) for step in sorted(found, reverse=True)]
+
+
+def _look(directory: str, found: Dict[int, str], steps: Optional[Set[int]] = None) -> Set[int]:
+    """Adds complete checkpoints, of these steps or of any; gives the steps of which there are names and none of them."""
+    seen = set()
     for entry in entries(directory):
         final, hidden = _FINAL.match(entry.name), HIDDEN.match(entry.name)
         if not final and not (hidden and hidden.group(3) == "old"):
             continue
-        if entry.is_dir(follow_symlinks=False) and is_complete(entry.path):
-            step = int((final or hidden).group(1))  # type: ignore[union-attr]
-            if final or step not in found:
+        step = int((final or hidden).group(1))  # type: ignore[union-attr]
+        if steps is None or step in steps:
+            seen.add(step)
+            if entry.is_dir(follow_symlinks=False) and is_complete(entry.path) and (final or step not in found):
                 found[step] = entry.path
-    return [Found(step, found[step]) for step in sorted(found, reverse=True)]
+    return seen.difference(found)
 
 
 def within(directory: str) -> List[Found]:

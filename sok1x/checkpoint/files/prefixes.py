@@ -27,10 +27,8 @@ def folder_of(prefix: str) -> Optional[str]:
         prefix: as given to a Saver, or that of TensorFlow's files in a checkpoint's folder.
     """
     prefix = urls.local(prefix)
-    for folder in [prefix, _replaced(prefix)]:
-        if folder and folders.is_complete(folder):
-            return folder
-    return around(prefix)
+    # The last look: what counted may be gone since the first one, for its successor has the name, or it has it again.
+    return _named(prefix) or _replaced(prefix) or _named(prefix) or around(prefix)
 
 
 def around(prefix: str) -> Optional[str]:
@@ -202,6 +200,11 @@ def _stamp(path: str) -> Any:
 def _own_name(folder: str) -> str:
     """What TensorFlow's files in a checkpoint's folder are called. Raises CheckpointError."""
     return os.path.basename(folders.tensorflow_prefix(folder, manifest.read(folder).step))
+
+
+def _named(prefix: str) -> Optional[str]:
+    """The complete checkpoint that has the name."""
+    return prefix if prefix and folders.is_complete(prefix) else None
 
 
 def _replaced(prefix: str) -> Optional[str]:
