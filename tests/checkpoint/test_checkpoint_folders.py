@@ -291,9 +291,10 @@ def test_a_run_that_went_back_keeps_its_own(tmp_path, lock):
 
 
 @pytest.mark.parametrize("kind, counts", [("_temp", False), ("_temp_" + "0f" * 16, False), ("_temp_x", True),
-                                          (" whole_temp", True), (".tmp", False), (".old", True)])
+                                          (" whole_temp", True), (".tmp", False), (".old", True), (".gone", False)])
 def test_what_a_killed_save_left_inside_keeps_no_checkpoint(tmp_path, lock, kind, counts):
-    """TensorFlow's folders, and ours, of a run that had only begun to save there; what is aside counts, and stays."""
+    """TensorFlow's folders, and ours, of a run that had only begun to save there, or to remove what it had saved; what
+    is aside counts, and stays."""
     start = make(tmp_path, 1)
     if kind == " whole_temp":
         os.rename(make(start, 9), os.path.join(start, "my" + kind))

@@ -174,6 +174,30 @@ def test_a_job_that_saves_inside_for_the_first_time_is_not_disturbed(tmp_path, b
         assert sorted(os.listdir(directory)) == [folder_lock.NAME, "model.ckpt-2"]
 
 
+@pytest.mark.parametrize("marked", [False, True])
+@pytest.mark.parametrize("how", ["retired", "removed", "replaced"])
+def test_what_a_run_has_saved_in_one_that_a_run_has_put_out_of_sight_stays(tmp_path, marked, how):
+    """A run in a checkpoint's folder has replaced one, in which another run's files have the names of its successor."""
+    prefix = make(str(tmp_path / "model.ckpt-1"), link=False)
+    gone = folders.hidden(make(prefix + "/model.ckpt-9", "mine", link=False), TOKEN, "gone")
+    os.rename(prefix + "/model.ckpt-9", gone)
+    if marked:  # all that was its own is gone
+        for name in manifest.read(gone).files:
+            os.unlink(os.path.join(gone, name))
+        os.rename(os.path.join(gone, manifest.NAME), os.path.join(gone, folders.FOR_OTHERS))
+    (tmp_path / "model.ckpt-1" / os.path.basename(gone) / "model.ckpt-11.index").write_text("another's")
+    assert publishing.others_in(prefix) == [os.path.basename(gone)]
+    make(str(tmp_path / "model.ckpt-2"), link=False, step=2)
+    if how == "retired":
+        with FolderLock(str(tmp_path)) as lock:
+            assert retiring.retire(lock, 1) == []
+    elif how == "removed":
+        prefixes.remove(prefix)
+    else:
+        make(prefix, "new", link=False)
+    assert files(gone)["model.ckpt-11.index"] == "another's"
+
+
 def test_a_death_while_room_is_made_for_a_run_refuses_no_save(tmp_path, monkeypatch):
     """Of a save of Keras, say, in whose place a graph's Saver saves then."""
     prefix = make(str(tmp_path / "my-1"))

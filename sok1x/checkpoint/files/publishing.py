@@ -13,9 +13,10 @@ from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.files import dumps, folder_lock, folders, links, manifest, shard_names
 
-# What a killed save leaves: TensorFlow's files before they have their names, and a folder of ours, which may be whole.
+# What a killed save leaves: TensorFlow's files before they have their names, and a folder of ours, which may be whole;
+# one that was being removed, too, unless it stays for what a run has saved in it.
 _TENSORFLOWS_LEFT = re.compile(r".*_temp(_[0-9a-f]{32})?\Z", re.DOTALL)
-_OURS_LEFT = re.compile(r"\..*\.[0-9a-f]{16}\.tmp\Z", re.DOTALL)
+_OURS_LEFT = re.compile(r"\..*\.[0-9a-f]{16}\.(tmp|gone)\Z", re.DOTALL)
 
 
 def expect_free(final: str, of_step: bool = False) -> None:
@@ -196,8 +197,9 @@ def _others_besides(saved: Optional[manifest.Manifest], folder: str) -> List[str
 def _may_be_a_runs(one: os.DirEntry) -> bool:
     """Whether a run may have saved it in a checkpoint's folder, or dumps it now; else a killed save has left it."""
     if one.name[0] == ".":
-        return folder_lock.is_held(one.path, dumps.LOCK) or folders.is_complete(one.path) and not _OURS_LEFT.match(
-            one.name)
+        left = _OURS_LEFT.match(one.name)
+        counts = bool(left.group(1) == "gone" and others_in(one.path)) if left else folders.is_complete(one.path)
+        return counts or folder_lock.is_held(one.path, dumps.LOCK)
     return not _TENSORFLOWS_LEFT.match(one.name) or not all(
         inside.name.startswith("part-") for inside in folders.entries(one.path))
 
