@@ -5,14 +5,13 @@
 #include "scan.cuh"
 
 // Another lookup begins: *tick grows by one. *known, if it is `unknown` and the last step before the clock was set
-// back, or more, becomes the step of the clock, or the one after that step if the clock is not beyond it.
+// back, or more, becomes the step after that one, or after the clock's if that is later.
 SOK_KERNEL sok1x_begin_lookup(i64* tick, i64* known, i64 unknown, const i64* clock) {
   SOK_PARALLEL_FOR(i, 1, 24) {
     *tick += 1;
     if (*known >= unknown) {
       const i64 before = *known - unknown, now = *clock;
-      const i64 from = before && before >= now ? before + 1 : now;
-      *known = from ? from : -1;  // 0 says that all is known
+      *known = (before > now ? before : now) + 1;
     }
   };
 }

@@ -25,8 +25,7 @@ def begin_lookup(tick: Array, known: Array, unknown: int, clock: Array) -> None:
 
     Args:
         tick: grows by one.
-        known: where it is `unknown` + n, becomes what `clock` is, or n + 1 if that is more and n is not 0; never 0, but
-            -1.
+        known: where it is `unknown` + n, becomes one more than n, or than what `clock` is if that is more.
         unknown: a number.
         clock: the step of a table.
     """

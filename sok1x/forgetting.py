@@ -65,10 +65,11 @@ def evicted_keys(variable: Any, since_step: Any, session: Optional[tf.Session] =
     Whoever follows the training drops these, and takes over what `sok.incremental_dump` has of the same step. A table
     remembers as many keys as its `remember_evicted` says, the last ones, 16 bytes each; whether that was enough is
     told. Where it was not, as with 0 since a step before keys have left last, a whole dump is needed:
-    `sok.incremental_dump` since step -1. What a checkpoint restores, or
-    `sok.load` loads, remembers nothing. After that the second result is False for steps from before it, in the same
-    process; a new process cannot know that others had followed later steps than those of the checkpoint. Keys have
-    left at the step at which a row inserted there would have changed, as `sok.incremental_dump` says.
+    `sok.incremental_dump` since step -1. What a checkpoint restores, or `sok.load` loads, remembers nothing. After that
+    the second result is False for steps up to the one that the table is at then, after which keys may have left before
+    it was saved, and for those that it had reached before, in the same process; a new process cannot know that others
+    had followed later steps than those of the checkpoint. Keys have left at the step at which a row inserted there
+    would have changed, as `sok.incremental_dump` says.
 
     Args:
         variable: a table that forgets, likewise.

@@ -1,8 +1,9 @@
 """The op that tells a graph's tables its global step where a run trains none of them, or restores it
 (bridge_told_step.cc)."""
+import contextlib
 import ctypes
 import weakref
-from typing import Any, Optional, Set, Tuple
+from typing import Any, Iterator, Optional, Set, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -19,11 +20,21 @@ class Told:
         self.address = address
         self._functions = functions
         self._values = (ctypes.c_int64 * 2)()
+        self._set, self._before_set = self.get(), 0  # what was there before anybody asked has been set
 
     def get(self) -> Tuple[int, int]:
         """(the last run that trained by the graph's global step, that step)."""
         self._functions.told_step(self.address, self._values)
         return self._values[0], self._values[1]
+
+    def shown(self) -> int:
+        """The highest step that runs have told, or restores but for the last one."""
+        now = self.get()
+        return self._before_set if now == self._set else max(self._before_set, now[1])
+
+    def note_set(self, before: Tuple[int, int]) -> None:
+        """What `get` returns now has been set in no step; before: what it returned until then."""
+        self._set, self._before_set = self.get(), max(self._before_set, before[1])
 
     def set(self, run: int, step: int) -> None:
         """As `get` returns it from now on."""
@@ -49,6 +60,16 @@ def _run(graph: tf.Graph, module: Any) -> tf.Tensor:
         with graph.as_default(), tf.control_dependencies(None), tf.device("/cpu:0"):
             _runs[graph] = module.sok1x_this_run(name="this_run").name
     return graph.get_tensor_by_name(_runs[graph])
+
+
+@contextlib.contextmanager
+def set_outside(graph: tf.Graph) -> Iterator[None]:
+    """Inside, the tables of a graph are told a global step that has been set in no step."""
+    before = [(told, told.get()) for told in list(plan.of(graph).told.values())]
+    yield
+    for told, then in before:
+        if told.get() != then:  # in this session
+            told.note_set(then)
 
 
 def hear(graph: tf.Graph) -> None:

@@ -37,6 +37,7 @@
     clock            when rows changed: the stamps, and the step they are of
     stamps           operations on them
     clock_numbers    what is known of clocks without reading them
+    shown_steps      the highest step that each table has shown, whatever was restored since
     figures          what is counted of lookups and exchanges
     step_times       which step a time was
     step_at          the operation that says it

@@ -188,7 +188,7 @@ class CachedStore(ForgetfulStore):
         counters = own["counters"]
         ahead, at_least = clock.step_of_new(self.request, self.table.name)
         if state.known >= UNKNOWN_STEP:
-            fill.fill_int64(counters.at(KNOWN), known_since(state.known, int(self.clock.read())) or -1)
+            fill.fill_int64(counters.at(KNOWN), known_since(state.known, int(self.clock.read())))
         if plan.table is not None:
             left = host_growth.leave(self, plan.table, numbers, state.evicted, ahead, at_least, plan.vacant)
             fill.fill_int64(counters.at(EVICTED), state.evicted + left)

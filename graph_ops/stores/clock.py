@@ -12,6 +12,7 @@ loss meanwhile. Rows that a lookup inserts are stamped then, for they are new wh
 the graph's tables have been told of the global step last, by that op or, where an optimizer trains none of them, by
 `tell_step`, or, when a restore has set it, by `tell_outside`. What changes rows otherwise runs stamps.py's `mark`.
 """
+import contextlib
 import threading
 import weakref
 from typing import Any, List, Optional, Tuple
@@ -33,7 +34,9 @@ class _Made(threading.local):
 _made = _Made()
 _counting: Any = weakref.WeakSet()  # graphs in which ops that stamp rows were made when there was no global step
 _stepping: Any = weakref.WeakSet()  # and those in which such ops have it, who may be the same
-_tellers: Any = weakref.WeakKeyDictionary()  # graph -> the names of what `make_teller` has made there
+_tellers: Any = weakref.WeakKeyDictionary()  # graph -> the names of what `make_teller` has made there, and was given
+
+TOLD = -2 ** 62  # a time for step_at.py: tables have been told of the global step, which has been set in no step
 
 
 def made() -> int:
@@ -93,13 +96,19 @@ def tell_step() -> tf.Operation:
     return told_step.tell(graph, _global_step())
 
 
-def make_teller() -> None:
-    """Makes what `tell_outside` runs in the default graph, or that around its functions: once in each."""
+def make_teller(hears: Optional[Tuple[tf.Tensor, tf.Tensor]] = None) -> None:
+    """Makes what `tell_outside` runs in the default graph, or that around its functions: once in each.
+
+    Args:
+      hears: of a table that forgets, what runs then: a time to feed, and the step of `step_at`.
+    """
     with tf.init_scope(), tf.device("/cpu:0"):
         graph = tf.get_default_graph()
         if graph not in _tellers:
             step = tf.placeholder(tf.int64, [], name="restored_step")
-            _tellers[graph] = step.name, told_step.tell(graph, step, name="tell_restored_step").name
+            _tellers[graph] = step.name, told_step.tell(graph, step, name="tell_restored_step").name, []
+        if hears is not None:
+            _tellers[graph][2].append([tensor.name for tensor in hears])
 
 
 def tell_outside(session: Any) -> None:
@@ -108,7 +117,11 @@ def tell_outside(session: Any) -> None:
     step = 0 if made is None else step_outside(session.graph, session)
     if step:
         told_step.hear(session.graph)
-        session.run(made[1], {made[0]: step - 2})  # as the last run before would have
+        with told_step.set_outside(session.graph):
+            session.run(made[1], {made[0]: step - 2})  # as the last run before would have
+        for time, found in made[2]:
+            with contextlib.suppress(tf.errors.FailedPreconditionError):  # the table has no values yet
+                session.run(found, {time: TOLD})
 
 
 def step_outside(graph: tf.Graph, session: Any) -> int:

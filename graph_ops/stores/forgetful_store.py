@@ -9,7 +9,7 @@ from sok1x.graph_ops.bridge import growing, pins
 from sok1x.graph_ops.bridge.agreed import agreed
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.errors import ABORTED, FAILED_PRECONDITION, CallError
-from sok1x.graph_ops.stores import clock, eviction, growth, known_slots, repair
+from sok1x.graph_ops.stores import clock, eviction, growth, known_slots, repair, shown_steps
 from sok1x.graph_ops.stores.base_store import Found
 from sok1x.graph_ops.stores.eviction import Leaving
 from sok1x.graph_ops.stores.forgetting import (
@@ -64,8 +64,8 @@ class ForgetfulStore(HashedStore):
     used       int64 [V], the tick of the last training lookup that asked for each row; -1 where a row is free
     free       int64 [V], the numbers of free rows, the lowest last: new keys get these first, from the end
     counters   int64 [6], TICK, FREE (rows), EVICTED (keys, in all), KNOWN: which keys have left before this step nobody
-               knows: 0 if the table has not been loaded, -1 for step 0, UNKNOWN_STEP or more from when it is loaded
-               until the next training lookup, and without `evicted` the step at which keys have left last; ADMITTED
+               knows: 0 if the table has not been loaded, UNKNOWN_STEP or more from when it is loaded until the next
+               training lookup, and without `evicted` the step at which keys have left last, -1 for step 0; ADMITTED
                (keys that got rows, in all), REFUSED (how often a lookup has refused a key)
     frequency  int64 [V], how many training lookups have asked for each row, for 'lfu'
     evicted    int64 [L, 2], the last keys that left and the step at which they did, a ring
@@ -114,7 +114,7 @@ class ForgetfulStore(HashedStore):
 
     def begin_again(self) -> None:
         """See `Store.begin_again`: scores may follow."""
-        unknown = unknown_after(self.state().known, clock.last_step(self))
+        unknown = unknown_after(self.state().known, shown_steps.before_restore(self, clock.last_step(self)))
         for name, value in (("used", 0), ("frequency", 1), ("counters", 0), ("sketch", 0)):
             if name in self.own:
                 fill.fill_int64(self.own[name], value)

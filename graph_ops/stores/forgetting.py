@@ -19,7 +19,7 @@ UNKNOWN_STEP = 2 ** 62  # in KNOWN; what is above it: see `unknown_after`
 def unknown_after(noted: int, clock: int) -> int:
     """What KNOWN becomes when a table's rows are replaced, its clock too perhaps: nothing is known of what was before.
 
-    Whoever has followed the table has steps up to the highest that the clock has shown, and these are of other rows.
+    Whoever has followed the table has steps up to the highest that it has shown, and these are of other rows.
 
     Args:
       noted: what KNOWN is. clock: the last step.
@@ -28,15 +28,17 @@ def unknown_after(noted: int, clock: int) -> int:
 
 
 def known_since(noted: int, clock: int) -> int:
-    """The first step after which all keys are known that have left: as kernel begin_lookup notes it, -1 for 0 apart.
+    """The first step after which all keys are known that have left: as kernel begin_lookup notes it.
+
+    Keys leave at the step that follows the last one, too: between two steps, as when the table is saved, or in lookups
+    that train nothing. Those that have left so and were not saved are unknown to whoever asks since the last step.
 
     Args:
       noted: what KNOWN is. clock: the last step.
     """
     if noted < UNKNOWN_STEP:
         return max(noted, 0)
-    before = noted - UNKNOWN_STEP
-    return before + 1 if before and before >= clock else clock
+    return max(noted - UNKNOWN_STEP, clock) + 1
 
 
 class Forgetting(NamedTuple):

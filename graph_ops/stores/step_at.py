@@ -7,8 +7,8 @@ from sok1x.cuda_kernels import fill
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.bridge.tensorflow_versions import is_eager_outside
-from sok1x.graph_ops.stores import step_times
-from sok1x.graph_ops.stores.forgetting import EVICTED, KNOWN, unknown_after
+from sok1x.graph_ops.stores import clock, shown_steps, step_times
+from sok1x.graph_ops.stores.forgetting import EVICTED, KNOWN, UNKNOWN_STEP, unknown_after
 from sok1x.graph_ops.stores.store import request_store
 from sok1x.graph_ops.stores.table import Table
 from sok1x.graph_ops.stores.table_variables import STAMPS, Held, TableVariables
@@ -35,11 +35,13 @@ class _Find(Operation):
 
     def run(self, request: Any, config: StepConfig, world: Any, headers: Any) -> None:
         time, table = int(request.host_inputs[0].numpy()), config.table.name
-        if time <= _RESTORED:
+        if clock.TOLD < time <= _RESTORED:
             step_times.begin(request, table)
         with request_store(request, config, world, exclusive=time <= _RESTORED) as store:
             step = int(store.clock.read())
-            if time <= _RESTORED and "counters" in store.own:
+            if time == clock.TOLD:
+                _note_told(store)
+            elif time <= _RESTORED and "counters" in store.own:
                 _note_restored(store, _RESTORED - time, step)
         request.host_output(0, "int64", ()).numpy()[...] = step_times.step_of(
             request, table, time, step, config.eager)
@@ -49,11 +51,20 @@ def _note_restored(store: Any, before: int, step: int) -> None:
     """Notes in a table that forgets that its rows are others; its clock was at `before`, and is at `step`."""
     counters = store.own["counters"]
     evicted, known = counters.read()[[EVICTED, KNOWN]].tolist()
+    before = shown_steps.before_restore(store, before)
     if not before and evicted and not store.table.forgetting.remembered:
         # KNOWN does not say when keys left where the table was saved with a memory for them, or by an earlier sok1x.
         before = step
     if before:
-        fill.fill_int64(counters.at(KNOWN), unknown_after(known, before))
+        fill.fill_int64(counters.at(KNOWN), unknown_after(known, max(before, clock.last_step(store))))
+
+
+def _note_told(store: Any) -> None:
+    """As `_note_restored` of a table that was restored before it was told how far the global step is."""
+    counters = store.own["counters"]
+    known = int(counters.read()[KNOWN])
+    if known >= UNKNOWN_STEP:
+        fill.fill_int64(counters.at(KNOWN), unknown_after(known, clock.last_step(store)))
 
 
 def time_of_restore(clock: int) -> int:
@@ -65,7 +76,8 @@ def step_at(variables: TableVariables, time: tf.Tensor, name: str = "step_at") -
     """int64 []: a step such that all rows that have changed since a time have changed after that step.
 
     Args:
-      time: int64 [], microseconds since 1970; or a `time_of_restore`: all that the table has was restored just now.
+      time: int64 [], microseconds since 1970; or a `time_of_restore`: all that the table has was restored just now; or
+        `clock.TOLD`, of one that forgets.
     """
     held, handles = variables.resources(*STAMPS, "counters")
     config = StepConfig(variables.table, held, is_eager_outside())

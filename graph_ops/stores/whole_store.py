@@ -5,7 +5,7 @@ import numpy as np
 
 from sok1x.cuda_kernels import fill, hash_index
 from sok1x.cuda_kernels.arrays import Array
-from sok1x.graph_ops.stores import cache, clock, growth, host_growth
+from sok1x.graph_ops.stores import cache, clock, growth, host_growth, shown_steps
 from sok1x.graph_ops.stores.forgetful_store import ForgetfulStore
 from sok1x.graph_ops.stores.forgetting import KNOWN, TICK, unknown_after
 from sok1x.graph_ops.stores.host_column import HostColumn, Rows
@@ -97,7 +97,7 @@ class WholeStore(ForgetfulStore):
     def begin_again(self) -> None:
         """See `Store.begin_again`: nothing is in the cache either."""
         cached, own = self._cached, self._cached.own
-        unknown = unknown_after(cached.state().known, clock.last_step(cached))
+        unknown = unknown_after(cached.state().known, shown_steps.before_restore(cached, clock.last_step(cached)))
         self._wait()
         hash_index.clear(cached.index)
         fill.fill_int64(cached.count, 0)

@@ -163,7 +163,7 @@ class EmbeddingVariable(StampedVariable):
             at_least = eager.placeholder(tf.int64, [], name="at_least", default=0)
             self.loaded = (at_least, stamps.mark_loaded(self.table_variables, at_least))
             if not eager.is_on():
-                clock.make_teller()
+                clock.make_teller(self.step_at if self.forgetting else None)
             self.evicted = (since, *evictions.since(self.table_variables, since)) if self.forgetting else None
         transfers.of(self)
 

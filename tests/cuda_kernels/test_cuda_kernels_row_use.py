@@ -32,8 +32,8 @@ def test_touched_rows_have_the_tick_and_count_each_lookup_once(seed, counting):
 
 
 @pytest.mark.parametrize("known, step, after", [
-    (2 ** 62, 20, 20), (2 ** 62, 0, -1), (3, 20, 3), (0, 20, 0),
-    (2 ** 62 + 19, 20, 20), (2 ** 62 + 20, 20, 21), (2 ** 62 + 30, 20, 31), (2 ** 62 + 30, 0, 31)])
+    (2 ** 62, 20, 21), (2 ** 62, 0, 1), (3, 20, 3), (0, 20, 0),
+    (2 ** 62 + 19, 20, 21), (2 ** 62 + 20, 20, 21), (2 ** 62 + 30, 20, 31), (2 ** 62 + 30, 0, 31)])
 def test_lookups_are_counted_and_the_first_notes_the_step(known, step, after):
     counters, clock = np.array([5, known], np.int64), np.array(step, np.int64)
     call(row_use.begin_lookup, counters[:1], counters[1:], 2 ** 62, clock)

@@ -32,8 +32,11 @@ def test_what_left_before_a_load_is_not_known_at_step_0_either(graph, tmp_path):
                     assert not sok.evicted_keys(table, -1, session)[1]
                     now = datetime.datetime.utcnow() - datetime.timedelta(hours=1)
                     assert sok.incremental_model_dump([table], now, session, evicted=True)[3] == [False]
+                    # So may who has asked at step 0: rows came, and left, before the first gradient, at step 1.
                     keys, complete = sok.evicted_keys(table, 0, session)
-                    assert complete and keys.tolist() == left
+                    assert not complete and keys.tolist() == left
+                    keys, complete = sok.evicted_keys(table, 1, session)
+                    assert complete and keys.tolist() == []
 
 
 @pytest.mark.parametrize("way", ["saver", "manager", "dump"])
