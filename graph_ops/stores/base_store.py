@@ -24,6 +24,11 @@ class Found(NamedTuple):
     missing: int
 
 
+def label_of(table: Table, world: Any) -> str:
+    """The table and the rank, as errors name them."""
+    return "embedding table '{}' on {}".format(table.name, world.name)
+
+
 class Store(abc.ABC):
     """A table's variables while a request has them locked, and what is done with them. One class for each kind.
 
@@ -62,7 +67,7 @@ class Store(abc.ABC):
     @property
     def label(self) -> str:
         """The table and the rank, as errors name them."""
-        return "embedding table '{}' on {}".format(self.table.name, self.world.name)
+        return label_of(self.table, self.world)
 
     # ---- keys
 

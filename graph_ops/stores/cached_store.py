@@ -46,7 +46,7 @@ class CachedStore(ForgetfulStore):
     def tier(self) -> HostTier:
         """The rows in the host's memory."""
         if self._tier is None:
-            self._tier = HostTier(self)
+            self._tier = HostTier(self.request, self.table, self.world)
         return self._tier
 
     def columns(self) -> Dict[str, Tuple[HostColumn, Any]]:

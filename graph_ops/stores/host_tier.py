@@ -13,6 +13,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.graph_ops.bridge import tiers
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
+from sok1x.graph_ops.stores.base_store import label_of
 from sok1x.graph_ops.stores.host_column import HostColumn
 
 _GROWS_BY = 4   # a column grows by at least one part in so many
@@ -24,16 +25,13 @@ _warned: Dict[str, bool] = {}
 
 
 class HostTier:
-    """A table's columns, for the time of a request.
-
-    Args:
-      store: a `CachedStore`, for its table, request and label.
+    """A table's columns, for the time of a request. It does not know the store that has it: each would keep the other
+    until Python collects garbage, after each step.
     """
 
-    def __init__(self, store: Any) -> None:
-        self._store, self._request = store, store.request
-        table = store.table
-        self._tier = tiers.Tier(store.request, table.growth.container, table.name + _BESIDE)
+    def __init__(self, request: Any, table: Any, world: Any) -> None:
+        self._request, self._table, self._world = request, table, world
+        self._tier = tiers.Tier(request, table.growth.container, table.name + _BESIDE)
         self.columns: Dict[str, HostColumn] = {}
 
     def take(self, name: str, array: Any, value: float = 0, shares: bool = False) -> HostColumn:
@@ -64,7 +62,7 @@ class HostTier:
         if not lacking:
             return
         self._make_records()
-        most = self._store.table.most_rows
+        most = self._table.most_rows
         generous = min(most, max(rows, rows + rows // _GROWS_BY))
         for wanted in (generous, rows):
             more = self._more_bytes(lacking, wanted)
@@ -81,15 +79,16 @@ class HostTier:
             "{} cannot keep more rows in host memory: it has {} and needs {}, of {} bytes each in {} variables ({}), "
             "{} bytes more than the {} that it has there: {}; no row was changed. Leave it more memory, set "
             "max_capacity, train on more ranks, or save the model now and go on elsewhere").format(
-                self._store.label, given, rows, sum(column.row_bytes for column in self.columns.values()),
-                len(self.columns), ", ".join(sorted(self.columns)), more, self.bytes(), said.strerror or said))
+                label_of(self._table, self._world), given, rows,
+                sum(column.row_bytes for column in self.columns.values()), len(self.columns),
+                ", ".join(sorted(self.columns)), more, self.bytes(), said.strerror or said))
 
     def _make_records(self) -> None:
         """Where rows have no memory yet they share it with the slots that have none."""
         shared = [column for column in self.columns.values() if column.shares]
         if len(shared) < 2 or any(column.in_record or column.memory for column in shared):
             return
-        rows = self._store.table.name  # first, then slots by name: the same on all ranks, and whoever is the first
+        rows = self._table.name  # first, then slots by name: the same on all ranks, and whoever is the first
         shared.sort(key=lambda column: (column.name != rows, column.name))
         items = [ITEM_BYTES[column.dtype] for column in shared]
         if max(column.row_bytes for column in shared) >= _WIDE:
@@ -112,11 +111,11 @@ class HostTier:
         return more
 
     def _grow(self, column: HostColumn, rows: int, given: int) -> None:
-        before, limit = column.rows, self._store.table.cache.pinned
+        before, limit = column.rows, self._table.cache.pinned
         pin = 0
         if self._request.gpu is not None:
             pin = _NO_LIMIT if limit is None else limit - self._tier.pinned()
-        most = min(self._store.table.most_rows * column.stride, _physical())
+        most = min(self._table.most_rows * column.stride, _physical())
         made = self._tier.grow(column.name, rows * column.stride, max(most, rows * column.stride), pin)
         column.place(made)
         if self._request.gpu is not None and not column.reachable:
@@ -127,12 +126,12 @@ class HostTier:
 
     def _warn(self, error: int) -> None:
         """Once for each table."""
-        name, limit = self._store.table.name, self._store.table.cache.pinned
+        name, limit = self._table.name, self._table.cache.pinned
         if not _warned.setdefault(name, False):
             _warned[name] = True
             why = "CUDA's error {}".format(error) if error else "max_pinned_memory is {} bytes".format(limit)
             tf.logging.warning("%s: host memory for its rows could not be pinned (%s): its rows move through copies, "
-                               "which is slower", self._store.label, why)
+                               "which is slower", label_of(self._table, self._world), why)
 
     def bytes(self) -> int:
         """Of all columns, also those that have not been taken."""
