@@ -76,7 +76,7 @@ def complete(directory: str) -> List[Found]:
 
 
 def _look(directory: str, found: Dict[int, str], steps: Optional[Set[int]] = None) -> Set[int]:
-    """Adds complete checkpoints, of these steps or of any; gives the steps of which there are names and none of them."""
+    """Adds complete checkpoints, of these steps or of any; gives the steps that have a name and no complete one."""
     seen = set()
     for entry in entries(directory):
         final, hidden = _FINAL.match(entry.name), HIDDEN.match(entry.name)

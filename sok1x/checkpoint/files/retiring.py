@@ -37,7 +37,7 @@ def retire(lock: FolderLock, keep: Optional[int], saved: Optional[int] = None,
         CheckpointError: The system refuses.
     """
     lock.expect_held()
-    retired = []
+    retired: List[str] = []
     found = folders.complete(lock.directory) if found is None else found
     staying = {one.folder for one in kept(lock.directory, keep, saved, found)}
     for one in found:
