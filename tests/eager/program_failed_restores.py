@@ -2,10 +2,13 @@
 
 On one rank and on two; stock TensorFlow says what is raised where there are no tables.
 """
+import contextlib
 import os
 import sys
+import threading
 from unittest import mock
 
+import numpy as np
 import tensorflow as tf
 
 tf.compat.v1.enable_v2_behavior()
@@ -71,27 +74,113 @@ def check_bytes(folder, table):
             expect_rows(table, 5)
 
 
+@contextlib.contextmanager
+def failing(meanwhile=None):
+    """Inside, the last rank's restores fail when all has been read; the function is called before that."""
+    world, stock = launch.current(), eager_restoring._load
+
+    def load(*arguments):
+        loaded = stock(*arguments)
+        if meanwhile is not None:
+            meanwhile()
+        if world.rank == world.size - 1:
+            raise CheckpointError("of two saves")
+        return loaded
+    with mock.patch.object(eager_restoring, "_load", load):
+        yield
+
+
+def expect_failure(checkpoint, path, meanwhile=None):
+    with failing(meanwhile):
+        error = error_of(lambda: checkpoint.restore(path))
+    assert "of two saves" in str(error), repr(error)
+
+
 def check_forgotten(folder, table):
     """A restore that has failed gives nothing to what is made later; the next one does."""
-    world, stock = launch.current(), eager_restoring._load
     model = Part(1, table)
     model.late = Part(2)
     path = tf.train.Checkpoint(model=model).write(os.path.join(folder, "forgotten"))
     model = Part(0, table)
     checkpoint = tf.train.Checkpoint(model=model)
-
-    def failing(*arguments):
-        loaded = stock(*arguments)
-        if world.rank == world.size - 1:
-            raise CheckpointError("of two saves")
-        return loaded
-    with mock.patch.object(eager_restoring, "_load", failing):
-        error = error_of(lambda: checkpoint.restore(path))
-    assert "of two saves" in str(error), error
+    expect_failure(checkpoint, path)
     model.late = Part(3)
     assert model.late.weight.numpy() == 3
     checkpoint.restore(path)
     assert model.late.weight.numpy() == 2
+
+
+def check_forgotten_slots(folder):
+    """Nor to the slots that an optimizer makes at its first step."""
+    for name, make in (("keras", lambda: tf.keras.optimizers.legacy.SGD(0.1, 0.5)),
+                       ("scaled", lambda: tf.keras.mixed_precision.LossScaleOptimizer(
+                           tf.keras.optimizers.legacy.SGD(0.1, 0.5), dynamic=False, initial_scale=1)),
+                       ("stock", lambda: tf.compat.v1.train.MomentumOptimizer(0.1, 0.5))):
+        trained, optimizer = [new_table(), tf.Variable([[0.0]])], make()
+        step(optimizer, trained, 3.0)
+        path = tf.train.Checkpoint(trained=trained, optimizer=optimizer).write(os.path.join(folder, name))
+        trained, optimizer = [new_table(), tf.Variable([[0.0]])], make()
+        checkpoint = tf.train.Checkpoint(trained=trained, optimizer=optimizer)
+        with tf.variable_creator_scope(lambda create, **options: create(**options)):  # where none are made meanwhile
+            expect_failure(checkpoint, path)
+        step(optimizer, trained, 1.0)
+        for one in trained:
+            slot = np.abs(optimizer.get_slot(one, "momentum").numpy())
+            assert slot.max() in (1.0, np.float32(0.1)), (name, slot)
+        checkpoint.restore(path)
+        for one in trained:
+            slot = np.abs(optimizer.get_slot(one, "momentum").numpy())
+            assert slot.max() in (3.0, np.float32(0.3)), (name, slot)
+
+
+def step(optimizer, trained, gradient):
+    """Of a table and a variable, whose gradients are this number."""
+    def loss():
+        rows = sok.all2all_dense_embedding(trained[0], tf.constant([launch.current().rank], tf.int64))
+        return gradient * (tf.reduce_sum(rows) + tf.reduce_sum(trained[1]))
+    optimizer.minimize(loss, var_list=trained)
+
+
+def check_forgotten_names(folder):
+    """Nor what a graph's Saver has saved, which TensorFlow finds by variables' names: on one rank alone."""
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        sok.DynamicVariable(dimension=2, init_capacity=8, name="named")
+        v1.get_variable("late", initializer=2.0), v1.get_variable("weight", initializer=1.0)
+        session.run(v1.global_variables_initializer())
+        saver = v1.train.Saver()
+        first, second = [saver.save(session, os.path.join(folder, name)) for name in ("first", "second")]
+    model = tf.Module()
+    model.table = sok.DynamicVariable(dimension=2, init_capacity=8, name="named")
+    model.weight = tf.Variable(0.0, name="weight")
+    checkpoint = tf.train.Checkpoint(model=model)
+    tf.get_logger().setLevel("ERROR")  # it says that names are deprecated
+    expect_failure(checkpoint, first)
+    model.late = tf.Variable(3.0, name="late")
+    assert model.late.numpy() == 3
+    del model.late
+    checkpoint.read(second)
+    model.late = tf.Variable(3.0, name="late")
+    assert model.late.numpy() == 2 and model.weight.numpy() == 1
+
+
+def check_others_kept(folder, table):
+    """What another thread has restored meanwhile, and has not failed, is given to what is made later."""
+    model, path = Part(1, table), os.path.join(folder, "whole")
+    model.shared = Part(2)
+    tf.train.Checkpoint(model=model).write(path)
+    model.shared.late = Part(4)
+    other = tf.train.Checkpoint(shared=model.shared).write(os.path.join(folder, str(launch.current().rank)))
+    model = Part(0, table)
+    model.shared = Part(0)
+
+    def restore_other():
+        thread = threading.Thread(target=lambda: tf.train.Checkpoint(shared=model.shared).read(other))
+        thread.start()
+        thread.join()
+    expect_failure(tf.train.Checkpoint(model=model), path, restore_other)
+    model.shared.late = Part(3)
+    assert model.shared.late.weight.numpy() == 4
 
 
 def check_unseen(folder, table):
@@ -119,6 +208,10 @@ def main(folder):
         check(os.path.join(folder, "stock-{}".format(world.rank)), None)
         check(os.path.join(folder, "tables"), table)
     check_forgotten(os.path.join(folder, "tables"), table)
+    check_forgotten_slots(os.path.join(folder, "slots"))
+    check_others_kept(os.path.join(folder, "others"), table)
+    if world.size == 1:
+        check_forgotten_names(os.path.join(folder, "names"))
     print("rank", world.rank, "ok")
 
 

@@ -51,6 +51,8 @@ def watch() -> None:
             (checkpoint_objects.TrackableSaver, "_gather_serialized_tensors", _marked),
             (checkpoint_objects.TrackableSaver, "restore", eager_restoring.restored),
             (checkpoint_restore.CheckpointPosition, "restore", eager_restoring.restored_later),
+            (checkpoint_objects._CheckpointRestoreCoordinator, "__init__", eager_restoring.begun),
+            (checkpoint_objects._NameBasedRestoreCoordinator, "__init__", eager_restoring.begun),
             (checkpoint_objects.Checkpoint, "restore", eager_restoring.restored_counting),
             (checkpoint_objects.CheckpointV1, "restore", eager_restoring.restored_counting),
             (checkpoint_objects.Checkpoint, "_write", _written),

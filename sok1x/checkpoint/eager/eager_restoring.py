@@ -2,7 +2,7 @@
 import contextlib
 import os
 import weakref
-from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Container, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -22,6 +22,7 @@ from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_objects
 _GONE = ("{} is gone since it was restored, so that what is made now has no value there. Make it before the restore, "
          "or keep the checkpoint: a manager removes all but max_to_keep, and a save of that name replaces it.")
 _loading = ThreadScope()  # inside, all that there is is restored
+_begun = ThreadScope()  # its value is the set of TensorFlow's objects of the restores that have begun inside
 _counting = ThreadScope()  # its value is the tf.train.Checkpoint whose `restore` restores its save_counter, too
 
 
@@ -78,6 +79,15 @@ def _found(place: Place) -> List[Any]:
     return list(place)
 
 
+def begun(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """In place of __init__ of what TensorFlow has of one restore, from which what is made later gets its values."""
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        stock(self, *args, **kwargs)
+        if _begun.value is not None:
+            _begun.value.add(self)
+    return init
+
+
 def restored_later(stock: Callable[..., Any]) -> Callable[..., Any]:
     """In place of CheckpointPosition.restore, which TensorFlow calls for all that a `tf.train.Checkpoint` gets after it
     was restored: a table, or what has some."""
@@ -108,20 +118,25 @@ def _read_later(position: Any, save: "_Save") -> Iterator[None]:
 @contextlib.contextmanager
 def _forgotten_if_failed(view: Any) -> Iterator[None]:
     """Inside, something is restored; where that fails, what is made later reads nothing of it."""
-    uid = checkpoint_objects.ops.uid()  # they grow
+    mine: Any = weakref.WeakSet()  # what other threads restore meanwhile may not have failed
     try:
-        yield
+        with _begun.entered(mine):
+            yield
     except Exception:
-        _forget(view, lambda one: one.restore_uid > uid)
+        _forget(view, mine)
         raise
 
 
-def _forget(view: Any, failed: Callable[[Any], bool]) -> None:
+def _forget(view: Any, failed: Container[Any]) -> None:
     """What is made later reads nothing of restores that have failed: their files may be gone."""
     for one in _objects_of(view):
-        waiting = one._deferred_dependencies
-        for name in list(waiting):
-            waiting[name] = [position for position in waiting[name] if not failed(position.checkpoint)]
+        # Of optimizers but for Keras' new ones; a LossScaleOptimizer stands for its inner one.
+        by_slot = getattr(getattr(one, "_trackable", one), "_deferred_slot_restorations", {})
+        for waiting in [one._deferred_dependencies] + list(by_slot.values()):
+            for name in list(waiting):
+                waiting[name] = [position for position in waiting[name] if position.checkpoint not in failed]
+        by_name = one._name_based_restores
+        by_name.difference_update([restore for restore in by_name if restore in failed])
 
 
 def _has_values(position: Any) -> bool:
@@ -168,7 +183,7 @@ _failed: Any = weakref.WeakSet()
 def _load_one(stock: Callable[..., Any], saver: Any, prefix: str, options: Any, mark: Optional[List[Any]]) -> Any:
     """Loads all of one save. Raises CheckpointError where it may be of two."""
     if _failed:
-        _forget(saver._graph_view, _failed.__contains__)
+        _forget(saver._graph_view, _failed)
     index = eager_places.index_of(prefix)
     with _of_one_save(prefix, mark):
         if _counting.value is not None and _counting.value._saver is saver:
