@@ -3,6 +3,7 @@
 On one rank and on two; stock TensorFlow says what is raised where there are no tables.
 """
 import contextlib
+import errno
 import os
 import sys
 import threading
@@ -200,6 +201,27 @@ def check_unseen(folder, table):
     assert isinstance(error.__cause__, CheckpointError), repr(error.__cause__)
 
 
+def check_no_look(folder, table):
+    """Rank 1 cannot look for a whole checkpoint of that name: all hear of it, and the next restore is all ranks'."""
+    rank, stock, path = launch.current().rank, os.lstat, os.path.join(folder, "looked")
+    checkpoint = tf.train.Checkpoint(part=Part(1, table))
+    fill(table, 5)
+    checkpoint.write(path)
+    fill(table, 0)
+
+    def lstat(name, **options):
+        if name == os.path.join(path, "manifest.json"):
+            raise OSError(errno.EIO, "Input/output error", name)
+        return stock(name, **options)
+    with mock.patch.object(os, "lstat", lstat if rank == 1 else stock):
+        error = error_of(lambda: checkpoint.read(path))
+    assert isinstance(error, CheckpointError) and "Input/output error" in str(error), repr(error)
+    assert rank == 1 or str(error).startswith("Rank 1: "), error
+    expect_rows(table, 0)
+    checkpoint.read(path)
+    expect_rows(table, 5)
+
+
 def main(folder):
     sok.init()
     world, table = launch.current(), new_table()
@@ -212,6 +234,8 @@ def main(folder):
     check_others_kept(os.path.join(folder, "others"), table)
     if world.size == 1:
         check_forgotten_names(os.path.join(folder, "names"))
+    else:
+        check_no_look(os.path.join(folder, "tables"), table)
     print("rank", world.rank, "ok")
 
 

@@ -32,11 +32,7 @@ def restored(stock: Callable[..., Any]) -> Callable[..., Any]:
         if save_path is None or not tf.executing_eagerly() or shard_variable.are_left_out():
             return stock(self, save_path, options)
         path, ours = os.fsdecode(save_path), eager_places.shards(self)
-        place = eager_places.place(path, self)
-        if ours and prefixes.folder_of(path) is not None:
-            place = place._replace(error=MismatchError((
-                "{} is of sok.CheckpointManager, or of a tf.train.Saver on several ranks, where tf.train.Checkpoint "
-                "finds no tables. Restore it with sok.CheckpointManager").format(path)))
+        place = _place_of(path, self) if ours else eager_places.place(path, self)
         rank, ranks = eager_places.here()
         if place.error is not None and (ranks == 1 or not ours):
             raise place.error  # a second look might find tables, and no other rank would hear of it
@@ -70,6 +66,20 @@ def restored_counting(stock: Callable[..., Any]) -> Callable[..., Any]:
         with _counting.entered(self):
             return stock(self, *args, **kwargs)
     return restore
+
+
+def _place_of(path: str, saver: Any) -> Place:
+    """As `eager_places.place`, which raises nothing; a whole checkpoint, where TensorFlow finds no tables, is an error.
+    """
+    place = eager_places.place(path, saver)
+    try:
+        if prefixes.folder_of(path) is None:
+            return place
+        raise MismatchError((
+            "{} is of sok.CheckpointManager, or of a tf.train.Saver on several ranks, where tf.train.Checkpoint finds "
+            "no tables. Restore it with sok.CheckpointManager").format(path))
+    except Exception as error:  # whatever it is, the other ranks must hear of it
+        return place._replace(error=error)
 
 
 def _found(place: Place) -> List[Any]:
