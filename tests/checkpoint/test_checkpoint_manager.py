@@ -14,6 +14,7 @@ import sok1x as sok
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.files import folders, manifest
+from sok1x.graph_ops.bridge.tensorflow_versions import V2
 
 
 def test_a_session_of_another_graph_is_refused(tmp_path):
@@ -167,6 +168,15 @@ def test_two_threads_that_save_the_same_step_save_one_after_the_other(tmp_path, 
     for _, session in managers:
         session.close()
     assert sorted(os.listdir(str(tmp_path))) == [".sok1x.lock", "checkpoint", "model.ckpt-5"]
+
+
+@pytest.mark.parametrize("how", ["graph", "eager"])
+def test_a_rank_that_was_stopped_and_asks_again_is_told_from_those_that_wait(tmp_path, how):
+    if how == "eager" and not V2:
+        pytest.skip("TensorFlow 1.15 works in graphs")
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_stopped.py")
+    finished = run_ranks(2, program, tmp_path, how)
+    assert finished.out.count("ok") == 2, str(finished)
 
 
 def test_what_was_just_saved_is_there_whatever_its_step(tmp_path):

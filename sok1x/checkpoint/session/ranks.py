@@ -1,9 +1,10 @@
 """What ranks tell each other while they save or restore together, so that all go on or all stop."""
+import contextlib
 import json
 import os
 import socket
 import stat
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, ContextManager, Iterator, List, Optional, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -14,6 +15,8 @@ from sok1x.checkpoint.errors import CheckpointError
 from sok1x.core.eagerly import eager
 from sok1x.graph_ops.operations.gather_bytes import gather_bytes
 
+_NUMBER = 8  # bytes of each of the numbers that a message begins with
+
 
 class Ranks:
     """Exchanges small values between the ranks' hooks. Made before the graph is finalized; all ranks call alike."""
@@ -21,6 +24,21 @@ class Ranks:
     def __init__(self, name: str) -> None:
         self._payload = eager.placeholder(tf.uint8, [None], name=name + "_payload")
         self._gathered = gather_bytes(self._payload, name=name)
+        self._what, self._number = "", 0  # what is talked about, and how often so far
+
+    @contextlib.contextmanager
+    def about(self, what: str) -> Iterator[None]:
+        """Inside, all exchanges are about `what`, one call, as 'save m/model.ckpt-5': all ranks must be at the same
+        one of the same. A rank that was stopped in the middle, and begins again, is not."""
+        before, self._what, self._number = (self._what, self._number), what, 0
+        try:
+            yield
+        finally:
+            self._what, self._number = before
+
+    def about_if_nothing(self, what: str) -> ContextManager[None]:
+        """As `about`; inside another such block it is a part of that call."""
+        return contextlib.nullcontext() if self._what else self.about(what)
 
     @property
     def rank(self) -> int:
@@ -29,7 +47,22 @@ class Ranks:
         return 0 if world is None else int(world.rank)
 
     def gather(self, session: Any, payload: np.ndarray) -> List[np.ndarray]:
-        """Every rank's bytes, uint8 [n], in the order of the ranks; n may differ."""
+        """Every rank's bytes, uint8 [n], in the order of the ranks; n may differ.
+
+        Raises:
+            CheckpointError: some ranks talk about something else, or are not as far in it.
+        """
+        self._number += bool(self._what)
+        told = [_unpacked(part) for part in self._gather(session, _packed(self._what, self._number, payload))]
+        for rank, (what, number, _) in enumerate(told):
+            if (what, number) != (self._what, self._number):
+                at = ["'{}'".format(one) + (" ({})".format(place) if what == self._what else "")
+                      for one, place in ((self._what, self._number), (what, number))]
+                raise CheckpointError("{} is at {}, and {} at {}: all ranks must do the same with tables, in one "
+                                      "order.".format(launch.starting(self.rank), at[0], launch.named(rank), at[1]))
+        return [given for _, _, given in told]
+
+    def _gather(self, session: Any, payload: np.ndarray) -> List[np.ndarray]:
         together, lengths = session.run(self._gathered, {self._payload: payload})
         return list(np.split(together, np.cumsum(lengths)[:-1]))
 
@@ -96,3 +129,16 @@ def expect_seen(folder: str, by_rank_0: str) -> None:
 
 def _message(error: Optional[Exception]) -> Optional[str]:
     return None if error is None else str(getattr(error, "message", error))
+
+
+def _packed(what: str, number: int, payload: np.ndarray) -> np.ndarray:
+    """What is said, uint8 [n], behind what it is about."""
+    words = what.encode()
+    head = len(words).to_bytes(_NUMBER, "little") + number.to_bytes(_NUMBER, "little") + words
+    return np.concatenate([np.frombuffer(head, np.uint8), payload])
+
+
+def _unpacked(told: np.ndarray) -> Tuple[str, int, np.ndarray]:
+    length, number = [int.from_bytes(told[at:at + _NUMBER].tobytes(), "little") for at in (0, _NUMBER)]
+    end = 2 * _NUMBER + length
+    return told[2 * _NUMBER:end].tobytes().decode(), number, told[end:]

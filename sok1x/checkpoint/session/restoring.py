@@ -60,8 +60,9 @@ class Restoring:
                 no checkpoint of that step; no variable has changed then. And where another job replaces or removes the
                 checkpoint meanwhile; that may be known only when variables have changed.
         """
-        found = self.find(session, step)
-        return None if found is None else self.restore_folder(session, found)
+        with self._ranks.about_if_nothing("restore a checkpoint"):
+            found = self.find(session, step)
+            return None if found is None else self.restore_folder(session, found)
 
     def find(self, session: tf.Session, step: Optional[int] = None) -> Optional[Restored]:
         """What `restore` would restore; all ranks call it alike."""

@@ -66,8 +66,8 @@ class Saving:
             CheckpointError: on all ranks where one of them fails; checkpoints saved before are as they were.
         """
         step = int(restored_sessions.complete(session, step))  # TensorFlow's hook gives what NumPy has read
-        self._ranks.expect_same_step(session, "save", step)
-        with self._removed_on_error():
+        with self._ranks.about_if_nothing("save a checkpoint"), self._removed_on_error():
+            self._ranks.expect_same_step(session, "save", step)
             token, folder = self._agree(session, lambda: self._begin(step))[0]
             outcomes = self._agree(session, lambda: self._write(session, folder, token, step))
             return str(self._agree(session, lambda: self._publish(session, folder, token, step, outcomes))[0])

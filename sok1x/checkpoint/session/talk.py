@@ -1,12 +1,11 @@
 """How ranks talk between steps: in a graph and session of their own, for TensorFlow's graphs may be finalized."""
 import contextlib
 import threading
-from typing import Any, Iterator, List, Optional, Tuple
+from typing import Any, Iterator, List, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.session.ranks import Ranks
 from sok1x.core.tables import own_sessions
@@ -17,7 +16,6 @@ _TOGETHER = ("Tables are spread over all ranks, so all must take part together; 
              "sok.load, the manager or the Saver on every rank; give every rank's MonitoredTrainingSession, "
              "CheckpointSaverHook or Estimator the same folder (rank 0 alone writes what is not in tables). A "
              "tf.train.Saver of the dense variables alone may run on one.")
-_HEAD = 8  # bytes that say how long the words are that a message is about
 
 
 class Talk(Ranks):
@@ -30,17 +28,12 @@ class Talk(Ranks):
             super().__init__("all_ranks_save_or_restore_together")
         self._session: Optional[tf.Session] = None
         self._lock = threading.RLock()
-        self._what = ""
 
     @contextlib.contextmanager
     def about(self, what: str) -> Iterator[None]:
-        """Inside, this thread talks about `what`, as 'save m/model.ckpt-5': all ranks must talk about the same."""
-        with self._lock:
-            before, self._what = self._what, what
-            try:
-                yield
-            finally:
-                self._what = before
+        """As `Ranks.about`, of this thread; others wait until it has ended."""
+        with self._lock, super().about(what):
+            yield
 
     def gather(self, session: Any, payload: np.ndarray) -> List[np.ndarray]:
         """As `Ranks.gather`; `session` is not needed, which runs nothing.
@@ -49,13 +42,7 @@ class Talk(Ranks):
             CheckpointError: some ranks wait for something else, or talk about something else.
         """
         with self._lock:  # nobody else's words meanwhile
-            told = [_unpacked(part) for part in self._gather(session, _packed(self._what, payload))]
-            for rank, (what, _) in enumerate(told):
-                if what != self._what:
-                    raise CheckpointError("{} is at '{}', and {} at '{}': all ranks must do the same with "
-                                          "tables, in one order.".format(
-                                              launch.starting(self.rank), self._what, launch.named(rank), what))
-        return [given for _, given in told]
+            return super().gather(session, payload)
 
     def _gather(self, session: Any, payload: np.ndarray) -> List[np.ndarray]:
         if self._session is None:
@@ -63,22 +50,11 @@ class Talk(Ranks):
             self._session = tf.Session(graph=self._graph, config=own_sessions.config(
                 session, use_per_session_threads=True, inter_op_parallelism_threads=1))
         try:
-            return super().gather(self._session, payload)
+            return super()._gather(self._session, payload)
         except tf.errors.OpError as error:  # the job has failed
             alone = " {}: {}".format(self._what, _TOGETHER) if isinstance(
                 error, tf.errors.DeadlineExceededError) else ""
             raise CheckpointError(tensorflow_versions.own_words(error).split("\n")[0] + alone) from error
-
-
-def _packed(what: str, payload: np.ndarray) -> np.ndarray:
-    """What is said, uint8 [n], behind what it is about."""
-    head = what.encode()
-    return np.concatenate([np.frombuffer(len(head).to_bytes(_HEAD, "little") + head, np.uint8), payload])
-
-
-def _unpacked(told: np.ndarray) -> Tuple[str, np.ndarray]:
-    end = _HEAD + int.from_bytes(told[:_HEAD].tobytes(), "little")
-    return told[_HEAD:end].tobytes().decode(), told[end:]
 
 
 _talk: Optional[Talk] = None
