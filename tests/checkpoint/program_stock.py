@@ -5,6 +5,7 @@
 A case is a function below.
 """
 import contextlib
+import itertools
 import os
 
 import numpy as np
@@ -209,12 +210,12 @@ def own_mixed(folder, rank, ranks):
 
 def remembering(folder, rank, ranks):
     """Each rank's own path, to tables that remember keys that left, and did not when they were saved, and back."""
-    mine = "{}/of-{}".format(folder, rank)
 
     def exported(session, tables):
         return [{key: row.tolist() for key, row in zip(*session.run(sok.export(table)))} for table in tables]
 
-    for remembered in ((0, 9), (9, 0), (9, 9)):
+    for names, remembered in itertools.product(("", "own/"), ((0, 9), (9, 0), (9, 9))):
+        mine = "{}/{}of-{}".format(folder, names, rank)
         with tf.Graph().as_default(), tf.Session() as session:
             sok.init()
             tables = [sok.DynamicVariable(DIM, "0", name="t{}".format(place), init_capacity=8, max_capacity=8,
@@ -222,7 +223,8 @@ def remembering(folder, rank, ranks):
             keys, number = tf.placeholder(tf.int64, [None]), tf.train.get_or_create_global_step()
             loss = tf.add_n([tf.reduce_sum(sok.all2all_dense_embedding(table, keys)) for table in tables])
             train = tf.train.GradientDescentOptimizer(1.0).minimize(loss, number)
-            saver = tf.train.Saver(sharded=remembered[0] > 0)
+            held = {names + one.op.name: one for one in tf.global_variables()} if names else None
+            saver = tf.train.Saver(held, sharded=remembered[0] > 0)
             if remembered == (0, 9):
                 session.run(tf.global_variables_initializer())
                 for first in (0, 8):

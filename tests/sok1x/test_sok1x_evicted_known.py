@@ -138,8 +138,9 @@ def test_who_follows_a_table_of_deeprec_learns_what_left_when_it_was_saved(
     assert whole == incomplete
 
 
+@pytest.mark.parametrize("names", ["", "own/"])
 @pytest.mark.parametrize("saved, restored", [(0, 9), (9, 0), (9, 5)])
-def test_checkpoints_go_from_tables_that_remember_keys_to_those_that_do_not_and_back(tmp_path, saved, restored):
+def test_checkpoints_go_from_tables_that_remember_keys_to_those_that_do_not_and_back(tmp_path, saved, restored, names):
     sok.init()
     for remembered in (saved, restored):
         with tf.Graph().as_default(), tf.Session() as session:
@@ -147,7 +148,8 @@ def test_checkpoints_go_from_tables_that_remember_keys_to_those_that_do_not_and_
             ids, rows = tf.placeholder(tf.int64, [None]), tf.placeholder(tf.int64, [None])
             found = sok.all2all_dense_embedding(table, ids)
             leave = evictions.evict(table.table_variables, rows)
-            saver, exported = tf.train.Saver(), sok.export(table)
+            exported = sok.export(table)
+            saver = tf.train.Saver({names + one.op.name: one for one in tf.global_variables()} if names else None)
             if remembered is saved:
                 session.run(tf.global_variables_initializer())
                 session.run(found.op, {ids: range(10)})

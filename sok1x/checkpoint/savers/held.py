@@ -23,7 +23,7 @@ class Held:
     """
 
     def __init__(self, var_list: Any, graph: tf.Graph) -> None:
-        held = {id(variable): name for name, variable in _items(var_list)}
+        self._names = held = {id(variable): name for name, variable in _items(var_list)}
         self.tables: List[TableState] = []
         self.complaint: Any = None
         shards: Set[int] = set()
@@ -42,6 +42,14 @@ class Held:
         self.dense: Any = [variable for _, variable in _items(var_list) if id(variable) not in shards]
         if isinstance(var_list, dict):
             self.dense = {name: variable for name, variable in var_list.items() if id(variable) not in shards}
+
+    def name_of(self, variable: Any) -> str:
+        """What a variable is called in the Saver's checkpoints; one that it does not hold, by itself.
+
+        Args:
+            variable: the variable.
+        """
+        return self._names.get(id(variable), variable.op.name)
 
     def all_of(self, graph: tf.Graph) -> bool:
         """Whether there is nothing in a graph now that it does not hold.

@@ -1,6 +1,6 @@
 """Tables in the checkpoints that `tf.train.Saver` writes on one rank, where they are variables among others."""
 import hashlib
-from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -45,11 +45,12 @@ def has_too_many_rows(prefix: str, tables: List[TableState]) -> bool:
                shapes.get(table.name, [0])[0] > table.variable.table.most_rows for table in tables)
 
 
-def unsaved_memories(prefix: str, tables: List[TableState]) -> List[Any]:
+def unsaved_memories(prefix: str, tables: List[TableState], name_of: Callable[[Any], str]) -> List[Any]:
     """The variables in which these tables remember keys that leave, of those that did not when they were saved:
-    TensorFlow would miss them."""
+    TensorFlow would miss them. `name_of`: what a variable is called in the checkpoint."""
     names = tf.train.NewCheckpointReader(prefix).get_variable_to_shape_map()
-    return [memory for table, memory in memories(tables) if table.name in names and memory.op.name not in names]
+    return [memory for table, memory in memories(tables)
+            if name_of(table.variable) in names and name_of(memory) not in names]
 
 
 def memories(tables: List[TableState]) -> List[Tuple[TableState, Any]]:

@@ -65,9 +65,10 @@ class TableSaver(tf.train.Saver):
                      one_rank.TOKEN: SavedOnly(of_save, one_rank.TOKEN)}
             marked = dict(self._var_list, **marks) if isinstance(self._var_list, dict) \
                 else list(self._var_list) + list(marks.values())
-            # What it restores is what the shards of a sok1x have that did not remember keys, nor have tokens.
-            memories = [memory.op.name for _, memory in one_rank.memories(held.tables)]
-            self._marked = _PlainSaver(marked, sharded=self._sharded, builder=LeavingOut(memories + [one_rank.TOKEN]))
+            # What it restores is what the shards of a sok1x have that did not remember keys, nor have tokens, and what
+            # one rank has saved.
+            memories = [held.name_of(memory) for _, memory in one_rank.memories(held.tables)]
+            self._marked = _PlainSaver(marked, sharded=self._sharded, builder=LeavingOut(memories + list(marks)))
 
     def _hashed(self) -> List[TableState]:
         return [table for table in self._held.tables if table.variable.table.hashed]
@@ -149,7 +150,7 @@ class TableSaver(tf.train.Saver):
                 self._expect_whole("restore")
                 tf.logging.info("Restoring parameters from %s", place.folder)
                 self._restoring.restore_whole(sess, place.folder)
-            elif whose_shards.are_one_ranks(places, world, self._held.tables):
+            elif whose_shards.are_one_ranks(places, world, self._held):
                 self._expect_whole("restore")
                 tf.logging.info("Restoring parameters from %s", place.prefix)
                 self._restoring.restore_one_ranks(sess, place.prefix)
@@ -162,7 +163,7 @@ class TableSaver(tf.train.Saver):
     def _restore_own(self, session: tf.Session, save_path: str, prefix: str) -> None:
         """What this rank has saved for itself, as TensorFlow does it; prefix: the path, an absolute one."""
         with restored_tables.noted(session, self._held.tables):
-            if not one_rank.unsaved_memories(prefix, self._held.tables):
+            if not one_rank.unsaved_memories(prefix, self._held.tables, self._held.name_of):
                 super().restore(session, save_path)
                 return
             with self._with_mark():

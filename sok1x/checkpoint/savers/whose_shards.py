@@ -5,20 +5,20 @@ from sok1x import launch
 from sok1x.checkpoint.errors import MismatchError
 from sok1x.checkpoint.files import former_names
 from sok1x.checkpoint.savers import caches, one_rank
+from sok1x.checkpoint.savers.held import Held
 from sok1x.checkpoint.savers.prefix_saving import Place
-from sok1x.checkpoint.session.tables import TableState
 
 OF_ALL = "call sok.CheckpointManager, or a tf.train.Saver of all variables"
 TOGETHER = OF_ALL + ", on all ranks with one path"
 
 
-def are_one_ranks(places: List[Place], world: Any, tables: List[TableState]) -> bool:
+def are_one_ranks(places: List[Place], world: Any, held: Held) -> bool:
     """Whether a checkpoint of TensorFlow's alone is one rank's whole run, which all ranks restore.
 
     Args:
         places: where the ranks restore from, in their order.
         world: this rank's.
-        tables: what is restored.
+        held: what is restored.
 
     Returns:
         False where each rank's is its own of several; or, on one rank, where TensorFlow knows how to read it.
@@ -34,10 +34,10 @@ def are_one_ranks(places: List[Place], world: Any, tables: List[TableState]) -> 
                 "{} of {}. Restore it on that rank of as many; to go from one number of ranks to another, "
                 "{}.").format(places[rank].prefix, mark[0], mark[1], rank, world.size, TOGETHER))
     if world.size == 1:  # what TensorFlow does not know how to read
-        prefix = places[0].prefix
+        prefix, tables = places[0].prefix, held.tables
         one_rank.check_saved_by_sok1x(prefix, tables)
         return (former_names.are_in(prefix, tables) or one_rank.has_too_many_rows(prefix, tables) or
-                bool(one_rank.unsaved_memories(prefix, tables)) or
+                held.complaint is None and bool(one_rank.unsaved_memories(prefix, tables, held.name_of)) or
                 bool(caches.among(table.variable for table in tables)))
     tokens = [mark[2] for mark in whose if mark is not None]
     if len(tokens) == len(whose):
