@@ -17,6 +17,7 @@ What is behind them:
     distinct_rows          steps on rows that are distinct already
     summed_before          gradients that come back changed, eagerly
     branched_steps         steps in branches, which all ranks take or none
+    zero_gradients         steps left out where gradients are zeros, by all ranks or none
     unfit                  optimizers that cannot train tables, refused
 """
 from typing import TYPE_CHECKING

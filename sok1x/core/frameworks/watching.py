@@ -42,7 +42,7 @@ def watch(table: Table) -> None:
         table_saver,
     )
     from sok1x.metrics import evaluation
-    from sok1x.optimizers import branched_steps, unfit
+    from sok1x.optimizers import branched_steps, unfit, zero_gradients
     from sok1x.serving import saving
     table_saver.watch()
     graph_checkpoints.watch()
@@ -70,6 +70,7 @@ def watch(table: Table) -> None:
     unfit.watch()
     loss_scaling.watch()
     branched_steps.watch()
+    zero_gradients.watch()
     if table.cache is not None or table.forgetting is not None:
         aggregated_rows.watch()
     if table.grows:
