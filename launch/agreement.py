@@ -7,6 +7,7 @@ import numpy as np
 
 from .errors import DEADLINE_EXCEEDED, INVALID_ARGUMENT, LaunchError
 from .hosts import rank_list
+from .launcher import cluster_words
 from .siblings import LOOK_SECONDS
 
 _MISSING = "(not given)"
@@ -77,12 +78,14 @@ class Patience:
         if self._abort is not None and waited >= self._abort:
             raise LaunchError(DEADLINE_EXCEEDED, (
                 "sok.Init: not every rank has run it within {:g} s (SOK1X_ABORT_SECONDS). Every rank must run "
-                "sok.Init; see whether one is still starting, has failed, or was not asked to.").format(self._abort))
+                "sok.Init; see whether one is still starting, has failed, or was not asked to.{}").format(
+                    self._abort, cluster_words()))
         if self._stall is not None and waited >= self._stall * (self._warned + 1):
             self._warned = int(waited / self._stall)
             self._warn((
                 "{}: sok.Init has waited {:.0f} s for ranks that have not run it yet. Every rank must run sok.Init; "
-                "see whether one is still starting, has failed, or was not asked to.").format(self._who, waited))
+                "see whether one is still starting, has failed, or was not asked to.{}").format(
+                    self._who, waited, cluster_words()))
 
     def during(self, call, give_up):
         """Runs `call()`, which blocks, and checks beside it; `give_up(error)` is called when patience ends."""

@@ -77,6 +77,18 @@ def started_ranks(environ=None):
     return _number(environ, "SLURM_STEP_NUM_TASKS", 2) if slurm else 2
 
 
+def cluster_words(environ=None):
+    """What to say to whoever waits for ranks that TF_CONFIG may keep away, as a further sentence; '' without one.
+
+    Args:
+        environ: As of `detect`.
+    """
+    if "TF_CONFIG" not in (os.environ if environ is None else environ):
+        return ""
+    return (" TF_CONFIG is set: where it makes a rank a ps, an evaluator or a worker that is no chief, unset it, for "
+            "the ranks are the workers (docs/from_parameter_server.md).")
+
+
 def local_rank(environ=None):
     """This process's rank among those of its host, as the launcher says; 0 where none does. environ: As of `detect`."""
     environ = os.environ if environ is None else environ

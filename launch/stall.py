@@ -1,6 +1,7 @@
 """Ops that wait too long for other ranks: who is missing, what each rank is at, and when to give up."""
 from .errors import DEADLINE_EXCEEDED, LaunchError, is_eager
 from .hosts import rank_list, starting
+from .launcher import cluster_words
 
 _SHOWN_OPS = 5
 
@@ -59,6 +60,7 @@ class StallInspector:
                              ", or call other layers, or in another order." if is_eager(ops[0].key) else
                              " (sok1x.EvenSteps), and whether every rank is chief in its MonitoredTrainingSession "
                              "(is_chief=True).")
+                         + cluster_words()
                          + ("" if self._abort else " SOK1X_ABORT_SECONDS makes such a job fail instead."))
             texts[rank] = " ".join(lines)
         return texts

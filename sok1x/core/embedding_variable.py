@@ -5,7 +5,7 @@ from typing import Any, Callable, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.eagerly import eager, eager_slots, horovod_eager, trace_types
-from sok1x.core.frameworks import slots, warm_start, watching
+from sok1x.core.frameworks import estimator_clusters, slots, warm_start, watching
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.options import arguments, cache_options, capacities, forgetting_options, initializers
 from sok1x.core.options.given_numbers import integer
@@ -128,6 +128,7 @@ class EmbeddingVariable(StampedVariable):
             **options: as for `tf.Variable`; collections besides the two that all tables are in.
         """
         from sok1x.dump_load import transfers  # which needs this module
+        estimator_clusters.refuse(table.name)
         watching.watch(table)
         self.m_var_name = table.kit_name
         collections = list(options.pop("collections", None) or [tf.GraphKeys.GLOBAL_VARIABLES])

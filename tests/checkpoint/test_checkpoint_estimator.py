@@ -6,7 +6,8 @@ import re
 import tensorflow.compat.v1 as tf
 from ranks import run_ranks
 
-PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_estimator.py")
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROGRAM = os.path.join(HERE, "program_estimator.py")
 
 
 def run(ranks, folder, *what, saved_by="own", check=True):
@@ -52,3 +53,8 @@ def test_with_hooks_of_ours(tmp_path):
         ("train", 0, 6), ("evaluate", 6, 6), ("train", 6, 9), ("predict", 9, 9)]
     assert run(1, str(tmp_path), "evaluate:9", "train:12", "evaluate:12", saved_by="hook,listener") == 2 * [
         ("evaluate", 9, 9), ("train", 9, 12), ("evaluate", 12, 12)]
+
+
+def test_a_cluster_of_tf_config_is_refused_where_ranks_would_wait_for_it(tmp_path):
+    finished = run_ranks(2, os.path.join(HERE, "program_estimator_cluster.py"), tmp_path, timeout=300)
+    assert finished.out.count(" ok") == 2, str(finished)

@@ -140,8 +140,8 @@ def test_different_plans_are_shown():
 
 
 def test_stall_warning_and_on_it_goes():
-    done = fine(3, "stall", env={"SOK1X_STALL_SECONDS": "1.5"}, check=False)
-    assert done.code == 0, str(done)
+    done = fine(3, "stall", env={"SOK1X_STALL_SECONDS": "1.5", "TF_CONFIG": "{}"}, check=False)
+    assert done.code == 0 and "(is_chief=True). TF_CONFIG is set: " in done.err, str(done)
     for rank in (0, 2):
         assert re.search(r"^sok1x: rank {}: op 'op\d' has waited [1-9]\d* s for rank 1. Rank 1 has announced no op "
                          r"since 'op\d' was run \d+ s ago".format(rank), done.err, re.M), str(done)

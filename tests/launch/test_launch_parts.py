@@ -233,7 +233,8 @@ def test_arguments_compared():
     assert "seed: ranks 0, 1 gave 1; rank 2 gave null; rank 3 gave (not given)" in error.message
 
 
-def test_patience_warns_once_a_period_and_ends():
+def test_patience_warns_once_a_period_and_ends(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
     now, warnings = [0.0], []
     patience = agreement.Patience("sok1x: rank 2", 10.0, 35.0, warnings.append, clock=lambda: now[0])
     for second in range(35):
@@ -241,10 +242,12 @@ def test_patience_warns_once_a_period_and_ends():
         patience.check()
     assert len(warnings) == 3
     assert warnings[0].startswith("sok1x: rank 2: sok.Init has waited 10 s for ranks that have not run it yet")
+    assert "TF_CONFIG" not in warnings[0]
     now[0] = 35.0
+    monkeypatch.setenv("TF_CONFIG", "{}")
     with pytest.raises(LaunchError, match="SOK1X_ABORT_SECONDS") as caught:
         patience.check()
-    assert caught.value.code == DEADLINE_EXCEEDED
+    assert caught.value.code == DEADLINE_EXCEEDED and "TF_CONFIG is set: " in caught.value.message
 
 
 def test_threads_follow_the_cpus_that_ranks_share(monkeypatch):

@@ -26,6 +26,7 @@ Layers, models and values:
     weights_owner           whose shards a list of weights has
     numbered_rows           functions that take rows by their numbers
     warm_start              values from checkpoints
+    estimator_clusters      Estimators in a cluster of TF_CONFIG's
     in_memory_evaluation    what an Estimator's InMemoryEvaluatorHook cannot copy
     summaries               summaries of rank 0 alone
     supervisors             those of tf.train.Supervisor
