@@ -107,6 +107,19 @@ def _refuse_some(sketch: Array, width: int, keys: Array, least: int, rows: Array
     return number
 
 
+def halve_if_due(sketch: Array, width: int, least: int) -> None:
+    """Halves counters that are too full, if so many keys have been counted that `refuse_rare` would look.
+
+    It counts keys before it looks: of what is too full from the start it would take too many for others.
+
+    Args:
+        sketch, width, least: as for `refuse_rare`.
+    """
+    need("sketch", sketch, "int64", sketch_words(width, least))
+    if sketch.front(1).read()[0] >= looked_at(width):
+        _halve_if_full(sketch, width, least)
+
+
 def _halve_if_full(sketch: Array, width: int, least: int) -> None:
     bits, words, found = counter_bits(least), sketch.size - 1, counts()
     while True:

@@ -3,7 +3,7 @@ import contextlib
 
 import numpy as np
 
-from sok1x.cuda_kernels import arrays, fill, hash_index, scatter, unique
+from sok1x.cuda_kernels import admission, arrays, fill, hash_index, scatter, unique
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, CallError
 from sok1x.graph_ops.stores import growth, step_times
 from sok1x.graph_ops.stores.forgetting import SCORES
@@ -31,9 +31,9 @@ def replace(store, source):
         unused = source.unused()
         for values in () if unused is None else unused:
             writer.append_unused(values)
-        admission = getattr(source, "admission", None)
-        if store.table.admission is not None and admission is not None:
-            writer.admit_as(admission() or ())
+        counted = getattr(source, "admission", None)
+        if store.table.admission is not None and counted is not None:
+            writer.admit_as(counted() or ())
 
 
 def check_room(store, total):
@@ -151,6 +151,9 @@ class ShardWriter:
         if done not in (0, expected):
             raise CallError(INVALID_ARGUMENT, "{}: got {} or more rows to load, expected {}, of 'admission'".format(
                 self._store.label, done, expected))
+        for array in words if done else ():  # made of several ranks' counters it may be too full
+            forgetting = self._store.table.forgetting
+            admission.halve_if_due(array, forgetting.sketch_width, forgetting.admit_after)
 
     def _place(self, keys):
         """Gives keys their rows: a function that writes values [n, ...] into the rows of an `Array`."""

@@ -70,3 +70,28 @@ def restored(folder, job_seed, seed, rank, ranks):
         model, manager = Model(TABLES), sok.CheckpointManager(folder)
         assert manager.restore(session) == HALF
         return go_on(model, session, seed, rank, ranks, range(HALF, WHOLE))
+
+
+FULL = {"full": dict(admit_after=2, admission_counters=1 << 14)}
+
+
+def nearly_full(folder, rank, ranks):
+    """Saves a table each of whose ranks has counted nearly as many keys as a row has counters."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        model, manager = Model(FULL), sok.CheckpointManager(folder)
+        session.run(tf.global_variables_initializer())
+        for some in np.array_split(np.arange(16000 * ranks)[rank::ranks], 20):
+            session.run(model.rows, {model.keys["full"]: some})
+        manager.save(session, HALF)
+
+
+def too_full(folder, lookups=4, new=1000):
+    """Restores that on one rank: [which share of a lookup's new keys gets rows at once]."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        model, manager = Model(FULL), sok.CheckpointManager(folder)
+        assert manager.restore(session) == HALF
+        found = [0]
+        for number in range(lookups):
+            session.run(model.rows, {model.keys["full"]: 10 ** 7 + np.arange(new) + number * new})
+            found.append(sum(key >= 10 ** 7 for key in model.with_rows(session)["full"]))
+        return np.diff(found) / float(new)

@@ -3,7 +3,8 @@
     mpiexec -np N python program_admission.py FOLDER JOB_SEED SEED
 
 Rank r leaves in FOLDER/r.pickle which keys had rows after each step: gone on from FOLDER/one, which one rank has saved,
-and trained on all ranks without an end in between, of which FOLDER/several has the half.
+and trained on all ranks without an end in between, of which FOLDER/several has the half. FOLDER/full has counters that
+are too full together.
 """
 import os
 import pickle
@@ -22,6 +23,7 @@ def main(folder, *seeds):
     from_one = admission_model.restored(os.path.join(folder, "one"), *here)
     whole = admission_model.trained(os.path.join(folder, "several"), *here)
     assert admission_model.restored(os.path.join(folder, "several"), *here) == whole
+    admission_model.nearly_full(os.path.join(folder, "full"), RANK, RANKS)
     with open(os.path.join(folder, "{}.pickle".format(RANK)), "wb") as file:
         pickle.dump((from_one, whole), file)
     print("ok", flush=True)

@@ -55,6 +55,8 @@ def test_a_job_that_goes_on_admits_keys_as_one_that_has_not_ended(tmp_path, seed
     # Where keys share places none is later than it would have been, though another number of keys share them then.
     assert all(one >= other for one, other in zip(together(from_one, TIGHT), counted(seed)))
     assert all(one >= other for one, other in zip(together([from_two], TIGHT), together(of_two, TIGHT)))
+    # Of counters that are too full together the first lookup's new keys too are taken for others no more than stated.
+    assert max(admission_model.too_full(str(tmp_path / "full"))) < 0.23
 
 
 def restores_into_other_tables(folder):
@@ -106,7 +108,7 @@ def test_on_other_ranks_no_key_has_been_counted_less_often(tmp_path, seed, full)
                 source, found = loaded(folder, rank, ranks)
                 of_shards = parts[source.shards]
                 counters = of_shards[:, 2:].copy().view(np.uint16).max(axis=0)
-                # As many ranks' counters may be too many: the next lookup looks.
+                # As many ranks' counters may be too many: whoever loads them looks.
                 assert found[:2].tolist() == [of_shards[:, 0].max(), of_shards[0, 1] if len(of_shards) == 1 else due]
                 np.testing.assert_array_equal(found[2:].copy().view(np.uint16), counters)
 

@@ -167,6 +167,18 @@ def test_counters_are_halved_while_they_are_too_full(seed, least):
     assert halved[2] == halved[16] == halved[18] == 0 and halved[14] > 0
 
 
+@pytest.mark.parametrize("least", [2, 9, 300])
+def test_what_is_due_is_halved_before_anything_is_counted(seed, least):
+    width = 1 << 9
+    due, load = admission.looked_at(width), max(1, least // 8 * 2)
+    for counted, value, left in ((due, 2 * load, load // 2), (due - 1, 2 * load, 2 * load), (due, load - 1, load - 1)):
+        sketch = np.zeros(admission.sketch_words(width, least), np.int64)
+        counters_of(sketch, least)[:], sketch[0] = value, counted
+        call(admission.halve_if_due, sketch, width, least)
+        assert sketch[0] == (0 if counted == due else counted)
+        np.testing.assert_array_equal(counters_of(sketch, least), left)
+
+
 def test_draws_are_a_function_of_seed_table_key_and_tick(seed):
     random = np.random.RandomState(seed)
     keys = np.concatenate([EXTREMES, random.randint(-10 ** 12, 10 ** 12, size(20000))])

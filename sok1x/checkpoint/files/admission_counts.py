@@ -7,7 +7,7 @@ one.
 On as many ranks as have saved, each gets its own back. Else a rank gets one sketch for all shards in which its keys may
 be. A key was counted on one rank, and has its counters in the same places on all: so the greatest of each counter is
 never below what the key's own rank had there, and nearer to it than the sum, which would be another bound. Such a
-sketch may be too full: the next lookup looks, and halves its counters then.
+sketch may be too full: whoever loads it looks (`due` keys are counted), and halves its counters then.
 """
 from typing import Callable, Iterator, Sequence
 
@@ -27,7 +27,7 @@ def chunks(checkpoint: Checkpoint, table: str, shards: Sequence[int], due: int) 
     Args:
         checkpoint, table: where it is, and the table's name there; it has the part.
         shards: the ranks that saved what counts here, at least one.
-        due: how many keys a sketch counts until the next lookup looks how full it is.
+        due: how many keys a sketch counts until somebody looks how full it is. One made of several has counted so many.
 
     Raises:
         DamagedError: a file is not what was saved.
