@@ -9,6 +9,7 @@
 
 // As in admission.py.
 #define SKETCH_ROWS 4
+#define RUN 64
 
 // In place of -1, of a key that gets no row.
 static const i32 REFUSED = -2;
@@ -46,6 +47,16 @@ SOK_DEVICE void raise(u32* word, i32 shift, u32 most) {
          !__atomic_compare_exchange_n(word, &seen, seen + (1u << shift), true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
   }
 #endif
+}
+
+// lacking[run] = how many of a run of RUN neighbouring keys have -1 in rows [n].
+SOK_KERNEL sok1x_count_lacking(const i32* SOK_RESTRICT rows, i64 n, i32* SOK_RESTRICT lacking) {
+  SOK_PARALLEL_FOR(run, (n + RUN - 1) / RUN, 4 * RUN) {
+    const i64 end = (run + 1) * RUN < n ? (run + 1) * RUN : n;
+    i32 found = 0;
+    for (i64 i = run * RUN; i < end; ++i) found += rows[i] == -1;
+    lacking[run] = found;
+  };
 }
 
 // Counts the keys whose rows[i] is -1, distinct.

@@ -1,15 +1,19 @@
 """Which new keys are given rows (admission.cu)."""
-from typing import Optional
+from typing import List, Optional, Tuple
+
+import numpy as np
 
 from . import fill
-from .arrays import Array, need
+from .arrays import Array, allocated, need, of_numpy
 from .backend import DOUBLE, INT32, INT64, POINTER, UINT64, counts, family, kernels
 
 ROWS = 4  # of a sketch, as in admission.cu
+RUN = 64  # neighbouring keys, as in admission.cu
 BITS = (8, 16, 32)  # of a counter
 MOST_COUNT = 2 ** 31 - 1  # that can be asked for
 
 declare = family(__name__)
+declare("count_lacking", None, POINTER, INT64, POINTER, threads=lambda a: -(-a[1] // RUN))
 declare("count_keys", None, POINTER, INT64, INT32, POINTER, POINTER, INT64, threads=lambda a: a[5])
 declare("refuse_rare", None, POINTER, INT64, INT32, POINTER, INT64, INT32, INT64, POINTER, POINTER, POINTER,
         threads=lambda a: a[4])
@@ -21,7 +25,7 @@ declare("refuse_drawn", None, UINT64, UINT64, POINTER, INT64, POINTER, DOUBLE, P
 declare("forget_refused", None, POINTER, INT64, threads=lambda a: a[1])
 
 _WORD = (1 << 64) - 1
-_PIECE = 1024  # keys that are counted at once, at least
+_PIECE = 1024  # keys that may be counted at once, at least
 
 
 def counter_bits(least: int) -> int:
@@ -52,22 +56,24 @@ def is_full(occupied: int, total: int, width: int, least: int) -> bool:
         total: what they show together.
         width, least: as for `refuse_rare`.
     """
-    return 64 * occupied >= 43 * ROWS * width and total >= ROWS * width * (least // 8 * 2)
+    most = 41 if width >= 1 << 14 else 43
+    return 64 * occupied >= most * ROWS * width and total >= ROWS * width * (least // 8 * 2)
 
 
 def refuse_rare(sketch: Array, width: int, keys: Array, least: int, rows: Array, lacking: Optional[int] = None) -> int:
     """Counts keys that have no row, and refuses those that have not yet been counted `least` times.
 
-    So that the sketch does not fill, all counters are halved where 67 % of them are not 0 and, with `least` from 8 on,
-    all show `least // 8 * 2` in the mean. Whether that is so is seen whenever a sixteenth as many keys have been
-    counted as a row has counters, or 1,024. As many different keys as a row has counters occupy 1 - exp(-1) of them,
-    63 % (with 256 counters in a row and more hardly ever 67 %): these are not halved, however often the keys come, and
-    each is admitted the `least`-th time it comes, or earlier. Where more come, those that have been admitted included,
-    one is admitted that goes on to come `least` times while about `max(1, least // 8)` times as many different keys are
-    counted as a row has counters.
+    So that the sketch does not fill, all counters are halved where 64 % of them are not 0 (67 %, where a row has fewer
+    than 16,384) and, with `least` from 8 on, all show `least // 8 * 2` in the mean. Whether that is so is seen whenever
+    a sixteenth as many keys have been counted as a row has counters, or 1,024; an eighth as many may have been by then.
+    As many different keys as a row has counters occupy 1 - exp(-1) of them, 63 % (hardly ever 64 %; with 256 counters
+    in a row hardly ever 67 %): these are not halved, however often the keys come, and each is admitted the `least`-th
+    time it comes, or earlier. Where more come, those that have been admitted included, one is admitted that goes on to
+    come `least` times while about `max(1, least // 8)` times as many different keys are counted as a row has counters.
 
     With `least` below 8 a key that has not been counted yet has a count above 0 with a probability of at most 23 %, and
-    of 2.4 % while half as many keys have been counted as a row has counters. With more, counts may be too high by a
+    of 2.4 % while half as many keys have been counted as a row has counters. (Of fewer than 16,384 counters in a row it
+    is 26 %, and more if more than a sixteenth as many new keys come at once.) With more, counts may be too high by a
     quarter of `least` in the mean, at most.
 
     Args:
@@ -88,11 +94,24 @@ def refuse_rare(sketch: Array, width: int, keys: Array, least: int, rows: Array,
     if not n:
         return 0
     # Not all at once, or they would be taken for each other before anybody looks.
-    pieces = max(1, -(-(n if lacking is None else lacking) // max(_PIECE, looked_at(width))))
-    refused, bounds = 0, [n * piece // pieces for piece in range(pieces + 1)]
-    for first, end in zip(bounds, bounds[1:]):
-        refused += _refuse_some(sketch, width, keys.some(first, end - first), least, rows.some(first, end - first))
-    return refused
+    most = max(_PIECE, looked_at(width))
+    if (n if lacking is None else lacking) <= most:
+        return _refuse_some(sketch, width, keys, least, rows)
+    return sum(_refuse_some(sketch, width, keys.some(first, count), least, rows.some(first, count))
+               for first, count in _pieces(rows, most))
+
+
+def _pieces(rows: Array, most: int) -> List[Tuple[int, int]]:
+    """(first, how many) of neighbouring keys of which at most so many have no row, whose places are -1."""
+    n, runs = rows.size, -(-rows.size // RUN)
+    lacking = of_numpy(np.empty(runs, np.int32)) if rows.gpu is None else allocated(rows.gpu, "int32", runs)
+    kernels.count_lacking(rows.pointer, n, lacking.pointer)
+    upto, pieces, run = np.cumsum(lacking.read(), dtype=np.int64), [], 0
+    while run < runs:
+        end = int(np.searchsorted(upto, (upto[run - 1] if run else 0) + most, side="right"))
+        pieces.append((run * RUN, min(n, end * RUN) - run * RUN))
+        run = end
+    return pieces
 
 
 def _refuse_some(sketch: Array, width: int, keys: Array, least: int, rows: Array) -> int:

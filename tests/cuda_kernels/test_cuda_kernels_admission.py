@@ -99,6 +99,64 @@ def test_the_stated_error_holds_in_lookups_of_any_number_of_new_keys(seed, least
             assert 1 - out[new].mean() < 0.23 and (rows[~new] == 5).all(), (n, number, 1 - out[new].mean())
 
 
+def behind(random, known, new):
+    """As a lookup has them whose first fields have been trained: positions of the new keys."""
+    return np.arange(known, known + new)
+
+
+def between(random, known, new):
+    """As rows of fields have them one of which is new."""
+    return np.arange(new) * (known // new + 1) + known // new
+
+
+def in_runs(random, known, new):
+    """As many fields of a few keys have them."""
+    keys = np.arange(known + new)
+    return keys[keys // 100 % (known // new + 1) == known // new]
+
+
+@pytest.mark.parametrize("places", [behind, between, in_runs])
+def test_the_stated_error_holds_wherever_new_keys_are(seed, places):
+    random = np.random.RandomState(seed)
+    width = 1 << 14
+    for known, new in ((width, width // 4), (3 * width, width // 2), (width // 2, width // 2), (4 * width, width)):
+        sketch = np.zeros(admission.sketch_words(width, 2), np.int64)
+        for number in range(12 * width // new // 4):
+            keys, rows = random.randint(0, 2 ** 62, known + new), np.full(known + new, 5, np.int32)
+            at = places(random, known, new)
+            rows[at] = -1
+            before = rows.copy()
+            count = call(admission.refuse_rare, sketch, width, keys, 2, rows, len(at))
+            assert (rows == -2).sum() == count and (rows[before == 5] == 5).all()
+            assert 1 - count / len(at) < 0.23, (known, new, number, 1 - count / len(at))
+
+
+@pytest.mark.parametrize("part", [1, 2])
+def test_the_stated_error_holds_of_lookups_after_which_nobody_looks(seed, part):
+    """Each brings one key less than is due, or than half of that: the next one's are counted before anybody looks."""
+    random = np.random.RandomState(seed)
+    width = 1 << 18
+    sketch, n = np.zeros(admission.sketch_words(width, 2), np.int64), admission.looked_at(width) // part - 1
+    shares = [1 - refused(sketch, width, random.randint(0, 2 ** 62, n), 2).mean() for _ in range(80 * part)]
+    assert max(shares) < 0.23 and max(shares) > 0.18, max(shares)
+
+
+def test_each_key_is_counted_once_whatever_pieces_are_made_of_a_lookup(seed):
+    random = np.random.RandomState(seed)
+    width = 1 << 14
+    for n in (1, 31, 1023, 1025, 2049, 4097, 9973, 3 * width + 5, 5 * width // 2):
+        keys = np.unique(random.randint(0, 2 ** 62, n)).astype(np.int64)
+        sketch, counts = np.zeros(admission.sketch_words(width, 70000), np.int64), []
+        for lacking in (len(keys), 1, 4 * len(keys)):  # of counters that are never halved: no mean is 17,500
+            rows = np.full(len(keys), -1, np.int32)
+            rows[random.rand(len(keys)) < 0.1] = 7
+            sketch[:] = 0
+            assert call(admission.refuse_rare, sketch, width, keys, 70000, rows, lacking) == (rows != 7).sum()
+            assert (np.isin(rows, [7, -2])).all()
+            counts.append(counters_of(sketch, 70000).reshape(admission.ROWS, width).sum(axis=1))
+            assert (counts[-1] == (rows != 7).sum()).all()
+
+
 @pytest.mark.parametrize("least", [2, 5, 7, 8, 10, 15, 16, 20, 100, 300])
 def test_as_many_keys_as_a_row_has_counters_are_all_admitted_in_time(seed, least):
     """However often they come before the last of them is."""

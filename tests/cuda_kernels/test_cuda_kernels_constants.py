@@ -14,6 +14,7 @@ CONSTANTS = [
     ("adam", "_TEAM_ROWS", "adam_rows.cuh", "kAdamRows"),
     ("backend", "HostCounts._PLACES", "counts.cu", "COUNT_PLACES"),
     ("admission", "ROWS", "admission.cu", "SKETCH_ROWS"),
+    ("admission", "RUN", "admission.cu", "RUN"),
     ("bags", "BITS", "group_members.h", "BAG_BITS"),
     ("counts", "GpuCounts._PLACES", "counts.cu", "COUNT_PLACES"),
     ("finite", "_ACCESS_BYTES", "finite.cu", "ACCESS_BYTES"),

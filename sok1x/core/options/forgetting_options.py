@@ -35,8 +35,8 @@ class ForgettingOptions(NamedTuple):
             not come `admit_after` times while so many others (with 16 and more `admit_after // 8` times as many) are
             counted. With `admit_after` below 8 a new key is taken for one that has been asked for before with a
             probability of at most 23 %, and of 2.4 % while there are half as many; with more, for one that has been
-            asked for a quarter as often as it must, in the mean at most. (Of fewer than 16384 counters it is more if
-            one lookup brings many new keys.) None: `max_capacity`, or 2**20 without.
+            asked for a quarter as often as it must, in the mean at most. (Of fewer than 16384 counters it is 26 %, and
+            more if one lookup brings many new keys.) None: `max_capacity`, or 2**20 without.
         absent_value: what all floats of a key are that has no row; None: its initial row.
         leaves_when_asked: whether rows may leave by `graph_ops.operations.evictions.evict`, though none must.
 
