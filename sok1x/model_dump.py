@@ -49,7 +49,7 @@ def incremental_model_dump(variables: Any, utc_datetime: Any, sess: Any = None, 
         utc_datetime: since when: a `datetime.datetime`, in UTC where it has no time zone; or a list, one for each.
         sess: where to run: a `tf.Session`, a `MonitoredTrainingSession` or a hook's `run_context.session`. By default
             the default session, or the one that `sok.InitHook` has seen last.
-        evicted: whether the keys that have left are wanted, too.
+        evicted: whether the keys that have left are wanted, too; on all ranks the same.
 
     Returns:
         (keys, values): lists with, for each table, keys [n] of its key dtype, those of rank 0 first, and values [n, D].
@@ -91,7 +91,8 @@ def incremental_model_dump(variables: Any, utc_datetime: Any, sess: Any = None, 
     session = sessions.session_of(_FUNCTION, tables[0].graph, sess) if tables else None
     ranks = talk()
     mine: List[_Dump] = []
-    with ranks.about("{} of {}".format(_FUNCTION, ", ".join("'{}'".format(table.table.name) for table in tables))):
+    with ranks.about("{} of {}{}".format(_FUNCTION, ", ".join("'{}'".format(table.table.name) for table in tables),
+                                         " with evicted=True" if evicted else "")):
 
         def dump() -> List[Tuple[int, int, bool]]:
             restored_sessions.complete(session, None)

@@ -1,4 +1,5 @@
-"""Run by test_sok1x_model_dump.py: a rank is stopped while all ranks' rows are given out, and asks again.
+"""Run by test_sok1x_model_dump.py: a rank is stopped while all ranks' rows are given out, and asks again; or asks alone
+for what has left.
 
     mpiexec -np 2 python program_model_dump_stopped.py SEED
 """
@@ -86,6 +87,12 @@ def main():
             raise AssertionError("there was room")
         except (MemoryError, CheckpointError) as error:
             assert "no room for rows" in str(error) and isinstance(error, MemoryError) == (rank == 1), error
+        check()
+        try:
+            sok.incremental_model_dump([table], SINCE, session, evicted=rank == 0)
+            raise AssertionError("what has left of rank 1 is not there")
+        except CheckpointError as error:
+            assert "with evicted=True" in str(error) and "all ranks must do the same with tables" in str(error), error
         check()
     print("ok", rank)
 

@@ -254,7 +254,7 @@ def test_a_moment_of_rest_is_one_whatever_has_begun_since():
     assert [log.step_at(time, busy, 9, 60, before=2) for time in (4, 5, 21, 22)] == [step_times.EVERY, 0, 0, 1]
 
 
-def test_a_rank_that_is_stopped_between_exchanges_and_asks_again(seed):
+def test_a_rank_that_is_stopped_between_exchanges_and_asks_again_or_asks_for_more(seed):
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_model_dump_stopped.py")
     assert run_ranks(2, program, seed, timeout=300).out.count("ok") == 2
 
