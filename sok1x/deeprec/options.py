@@ -91,9 +91,9 @@ class CBFFilter(_Option):
     Args:
         filter_freq: as there.
         max_element_size: how many different keys are counted, on each rank, those that get rows included, before counts
-            are halved. 0: as `CounterFilter`.
+            are halved. 0, or without `false_positive_probability`: as `CounterFilter`, whatever it is.
         false_positive_probability: how likely, with so many, a new one is taken for one that has been seen; where more
-            come, up to 23 %.
+            come, up to 23 % (more where `max_element_size` is below 16,384). -1: none is given.
         counter_type: of DeepRec's counters: tf.uint8, uint16, uint32 or uint64 (None). Ours are as wide as
             `filter_freq` needs.
 

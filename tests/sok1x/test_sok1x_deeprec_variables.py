@@ -6,7 +6,7 @@ import tensorflow.compat.v1 as tf
 import sok1x as sok
 from sok1x import deeprec
 from sok1x.deeprec import EmbeddingVariableOption as Option
-from sok1x.deeprec import config_pb2
+from sok1x.deeprec import config_pb2, meaning
 
 
 @pytest.fixture(autouse=True)
@@ -131,6 +131,13 @@ def test_filters(option):
         default_value_no_permission=0.5)), initializer=tf.ones_initializer())
     assert [trained.step(7) for _ in range(4)] == [[[0.5, 0.5]], [[0.5, 0.5]], [[1, 1]], [pytest.approx([0.9, 0.9])]]
     assert trained.step(8) == [[0.5, 0.5]]
+
+
+@pytest.mark.parametrize("size", [1 << 10, 1 << 24])
+def test_a_size_without_a_probability_means_nothing(size):
+    filters = deeprec.CounterFilter(3), deeprec.CBFFilter(3, max_element_size=size)
+    counted, sized = (meaning.of("ids", Option(filter_option=given)).options for given in filters)
+    assert counted == sized and "admission_counters" not in sized
 
 
 @pytest.mark.parametrize("often, probability", [(2, 0.9), (5, 0.01), (12, 0.05)])
