@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from sok1x.checkpoint.errors import DamagedError, NotFoundError, WriteError
-from sok1x.checkpoint.files import folders, manifest, publishing, retiring
+from sok1x.checkpoint.files import folders, giving_way, manifest, publishing, retiring
 from sok1x.checkpoint.files.folder_lock import FolderLock
 
 
@@ -94,7 +94,7 @@ def test_a_state_that_is_no_runs_gives_way(tmp_path):
             file.write('model_checkpoint_path: "model.ckpt-{}"\n'.format(step))
     for name in ("eval", ".hidden", "model.ckpt-5_temp"):
         os.mkdir(os.path.join(start, name))
-    assert publishing.others_in(start) == ["eval"]
+    assert giving_way.others_in(start) == ["eval"]
     publishing.publish_as(temporary, start)
     assert os.path.isdir(os.path.join(start, "eval"))
     with open(os.path.join(start, "checkpoint")) as file:
@@ -135,7 +135,7 @@ def test_a_death_while_one_is_replaced(tmp_path, monkeypatch, renames, expected)
         done.append(real(source, target))
 
     monkeypatch.setattr(os, "rename", rename)
-    monkeypatch.setattr(publishing, "remove", lambda paths: None)
+    monkeypatch.setattr(giving_way, "remove", lambda paths: None)
     try:
         publishing.publish(temporary, str(tmp_path), 5)
     except KeyboardInterrupt:
@@ -199,7 +199,7 @@ def test_prune_keeps_the_last(tmp_path, lock):
         make(tmp_path, step)
     for keep, left in ((None, [10, 3, 2, 1]), (0, [10, 3, 2, 1]), (7, [10, 3, 2, 1]), (3, [10, 3, 2]), (1, [10])):
         kept = retiring.kept(str(tmp_path), keep)
-        publishing.remove(retiring.retire(lock, keep))
+        giving_way.remove(retiring.retire(lock, keep))
         assert steps(tmp_path) == left == [found.step for found in reversed(kept)]
     assert sorted(os.listdir(str(tmp_path))) == [".sok1x.lock", "model.ckpt-10"]
 
@@ -222,7 +222,7 @@ def test_one_that_another_removes_meanwhile_keeps_no_other(tmp_path, lock, monke
         with pytest.raises(WriteError, match="model.ckpt-1: Input/output error"):
             retiring.retire(lock, 1, 10, found)
     else:
-        publishing.remove(retiring.retire(lock, 1, 10, found))
+        giving_way.remove(retiring.retire(lock, 1, 10, found))
     assert sorted(os.listdir(str(tmp_path))) == [".sok1x.lock"] + ["model.ckpt-1"] * refused + ["model.ckpt-10"]
 
 
@@ -230,9 +230,9 @@ def test_what_was_just_saved_stays_though_its_step_is_the_least(tmp_path, lock):
     for step in (10, 20, 5):
         make(tmp_path, step)
     assert [found.step for found in retiring.kept(str(tmp_path), 2, 5)] == [5, 20]
-    publishing.remove(retiring.retire(lock, 2, 5))
+    giving_way.remove(retiring.retire(lock, 2, 5))
     assert steps(tmp_path) == [20, 5]
-    publishing.remove(retiring.retire(lock, 1, 5))
+    giving_way.remove(retiring.retire(lock, 1, 5))
     assert steps(tmp_path) == [5]
 
 
@@ -254,7 +254,7 @@ def test_one_in_which_a_run_has_gone_on_is_not_removed(tmp_path, lock, by):
     go_on_in(make(tmp_path, 1), by)
     for step in (2, 3, 4):
         make(tmp_path, step)
-        publishing.remove(retiring.retire(lock, 1))
+        giving_way.remove(retiring.retire(lock, 1))
         assert steps(tmp_path) == [step, 1]
         assert [found.step for found in retiring.kept(str(tmp_path), 1)] == [step]
 
@@ -267,7 +267,7 @@ def test_one_that_is_replaced_leaves_what_a_run_has_saved_in_it(tmp_path, lock, 
     go_on_in(start, by)
     inside = {name for name in os.listdir(start) if "9" in name}
     if dies:
-        monkeypatch.setattr(publishing, "remove_replaced", lambda retired, final: None)
+        monkeypatch.setattr(giving_way, "remove_replaced", lambda retired, final: None)
     assert make(tmp_path, 5, "new") == start
     monkeypatch.undo()
     assert inside and (inside < set(os.listdir(start))) != dies
@@ -286,7 +286,7 @@ def test_a_run_that_went_back_keeps_its_own(tmp_path, lock):
                        (22, [22, 21, 20]), (23, [23, 22, 21])):
         make(tmp_path, step)
         kept = retiring.kept(str(tmp_path), 3, step)
-        publishing.remove(retiring.retire(lock, 3, step))
+        giving_way.remove(retiring.retire(lock, 3, step))
         assert steps(tmp_path) == left == [found.step for found in reversed(kept)]
 
 
@@ -302,9 +302,9 @@ def test_what_a_killed_save_left_inside_keeps_no_checkpoint(tmp_path, lock, kind
         os.mkdir(os.path.join(start, "model.ckpt-9" + kind))
     else:
         os.rename(make(start, 9), folders.hidden(folders.step_folder(start, 9), "0123456789abcdef", kind[1:]))
-    assert bool(publishing.others_in(start)) == counts
+    assert bool(giving_way.others_in(start)) == counts
     make(tmp_path, 2)
-    publishing.remove(retiring.retire(lock, 1))
+    giving_way.remove(retiring.retire(lock, 1))
     assert steps(tmp_path) == ([2, 1] if counts else [2])
 
 

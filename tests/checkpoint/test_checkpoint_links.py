@@ -11,7 +11,17 @@ import pytest
 from ranks import run_ranks
 
 from sok1x.checkpoint.errors import WriteError
-from sok1x.checkpoint.files import folder_lock, folders, links, manifest, prefixes, publishing, retiring, writing
+from sok1x.checkpoint.files import (
+    folder_lock,
+    folders,
+    giving_way,
+    links,
+    manifest,
+    prefixes,
+    publishing,
+    retiring,
+    writing,
+)
 from sok1x.checkpoint.files.folder_lock import FolderLock
 from sok1x.checkpoint.savers.prefix_saving import PrefixSaving
 
@@ -71,7 +81,7 @@ def with_links(request, monkeypatch):
 def test_one_that_is_not_kept_leaves_nothing_beside_it(tmp_path, lock, with_links):
     for step in (1, 2, 3):
         make(tmp_path, step, meta=True)
-    publishing.remove(retiring.retire(lock, 1))
+    giving_way.remove(retiring.retire(lock, 1))
     assert beside(tmp_path) == of(3, endings=ENDINGS + (".meta",))
     assert sorted(os.listdir(str(tmp_path))) == [".sok1x.lock", "model.ckpt-3"] + sorted(beside(tmp_path))
 
@@ -100,7 +110,7 @@ def test_a_death_while_one_is_taken_away(tmp_path, lock, monkeypatch, dies_at):
     assert [one.step for one in folders.complete(str(tmp_path))] == ([2, 1] if dies_at < 3 else [2])
     assert not dies_at or "model.ckpt-1.index" not in beside(tmp_path)
     retiring.remove_leftovers(lock)
-    publishing.remove(retiring.retire(lock, 1))
+    giving_way.remove(retiring.retire(lock, 1))
     assert sorted(os.listdir(str(tmp_path))) == [".sok1x.lock", "model.ckpt-2"] + sorted(of(2))
 
 
@@ -122,7 +132,7 @@ def test_what_another_has_saved_beside_it_stays(tmp_path, lock, how, replaced):
         make(tmp_path, 1, b"new", link=False)
     else:
         make(tmp_path, 2, link=False)
-        publishing.remove(retiring.retire(lock, 1))
+        giving_way.remove(retiring.retire(lock, 1))
         assert [one.step for one in folders.complete(str(tmp_path))] == [2]
     after = beside(tmp_path) if how != "link" else {name: before[name] for name in os.listdir(str(tmp_path))
                                                     if name in before}
@@ -162,7 +172,7 @@ def test_a_death_while_one_is_saved_anew(tmp_path, lock, monkeypatch, at, error)
         return called
 
     with monkeypatch.context() as patch:
-        patch.setattr(publishing, "remove", lambda paths: None)
+        patch.setattr(giving_way, "remove", lambda paths: None)
         patch.setattr(folders, "at_work", set())
         for name in ("unlink", "rename", "replace", "link"):
             patch.setattr(os, name, stopping(getattr(os, name)))
@@ -234,7 +244,7 @@ def test_files_of_the_checkpoint_around_are_no_links(tmp_path):
         os.link(folders.tensorflow_prefix(inner, 1) + ending, inner + ending)
     make(start, 2, link=False)
     with FolderLock(start) as held:
-        publishing.remove(retiring.retire(held, 1))
+        giving_way.remove(retiring.retire(held, 1))
     assert not os.path.exists(os.path.join(inner, manifest.NAME))
     assert beside(start)["model.ckpt-1.index"] == b"old.index" and set(of(1)) < set(beside(start))
 

@@ -7,7 +7,7 @@ import pytest
 from prefix_checkpoints import TOKEN, files, make, save
 
 from sok1x.checkpoint.errors import CheckpointError
-from sok1x.checkpoint.files import folder_lock, folders, manifest, prefixes, publishing, retiring
+from sok1x.checkpoint.files import folder_lock, folders, giving_way, manifest, prefixes, publishing, retiring
 from sok1x.checkpoint.files.folder_lock import FolderLock
 
 
@@ -170,7 +170,7 @@ def test_a_job_that_saves_inside_for_the_first_time_is_not_disturbed(tmp_path, b
                 make(prefix, "new", link=False)
             assert os.stat(os.path.join(prefix, folder_lock.NAME)).st_ino == before
             assert not begun or os.path.isdir(os.path.join(prefix, begun, "part-00000-of-00001.data"))
-        publishing.remove(retiring.retire(lock, 1))
+        giving_way.remove(retiring.retire(lock, 1))
         assert sorted(os.listdir(directory)) == [folder_lock.NAME, "model.ckpt-2"]
 
 
@@ -186,7 +186,7 @@ def test_what_a_run_has_saved_in_one_that_a_run_has_put_out_of_sight_stays(tmp_p
             os.unlink(os.path.join(gone, name))
         os.rename(os.path.join(gone, manifest.NAME), os.path.join(gone, folders.FOR_OTHERS))
     (tmp_path / "model.ckpt-1" / os.path.basename(gone) / "model.ckpt-11.index").write_text("another's")
-    assert publishing.others_in(prefix) == [os.path.basename(gone)]
+    assert giving_way.others_in(prefix) == [os.path.basename(gone)]
     make(str(tmp_path / "model.ckpt-2"), link=False, step=2)
     if how == "retired":
         with FolderLock(str(tmp_path)) as lock:
@@ -208,7 +208,7 @@ def test_a_death_while_room_is_made_for_a_run_refuses_no_save(tmp_path, monkeypa
             os.mkdir(final)
             raise KeyboardInterrupt
 
-        patch.setattr(publishing, "_make_room", dying)
+        patch.setattr(giving_way, "_make_room", dying)
         save(prefix, ".index")
     assert os.listdir(prefix) == []
     publishing.expect_free(prefix)
@@ -225,6 +225,6 @@ def test_a_death_while_room_is_made_for_a_run_refuses_no_save(tmp_path, monkeypa
 def test_a_folder_of_a_run_may_be_called_as_a_temporary_of_tensorflows(tmp_path, inside, counts):
     prefix = make(str(tmp_path / "my-1"), link=False)
     os.makedirs(os.path.join(prefix, "high_temp", inside))
-    assert bool(publishing.others_in(prefix)) == counts
+    assert bool(giving_way.others_in(prefix)) == counts
     prefixes.remove(prefix)
     assert os.path.isdir(os.path.join(prefix, "high_temp", inside)) == counts

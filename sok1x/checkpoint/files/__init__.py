@@ -18,7 +18,8 @@ Whole checkpoints:
     manifest          manifest.json: what a checkpoint consists of
     checkpoint_files  an open checkpoint
     folders           a folder a step
-    publishing        how it gets its name, and what gives way to it
+    publishing        how it gets its name
+    giving_way        what gives way to it, or was left: its removal
     retiring          which of them stay, and the removal of the others
     dumps             what is a dump's there
     folder_lock       who may save there

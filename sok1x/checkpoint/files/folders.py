@@ -21,7 +21,7 @@ from sok1x.checkpoint.errors import DamagedError, NotFoundError
 from sok1x.checkpoint.files import manifest
 
 BASENAME = "model.ckpt"
-FOR_OTHERS = ".sok1x-others"  # marks a folder for what a run has saved in one that is gone (publishing.py)
+FOR_OTHERS = ".sok1x-others"  # marks a folder for what a run has saved in one that is gone (giving_way.py)
 
 _FINAL = re.compile(r"model\.ckpt-(0|[1-9][0-9]{0,18})\Z")
 _TENSORFLOWS = re.compile(r"model\.ckpt-[0-9]+\.(index|meta|data-[0-9]+-of-[0-9]+)\Z")
@@ -60,6 +60,11 @@ def tensorflow_prefix(folder: str, step: int) -> str:
 def is_tensorflows(name: str) -> bool:
     """Whether a file in a checkpoint's folder is one of TensorFlow's, by its name."""
     return bool(_TENSORFLOWS.match(name))
+
+
+def is_empty(path: str) -> bool:
+    """Whether it is a folder, and no link to one, with nothing in it."""
+    return os.path.isdir(path) and not os.path.islink(path) and not entries(path)
 
 
 def complete(directory: str) -> List[Found]:

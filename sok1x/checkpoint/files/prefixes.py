@@ -13,7 +13,7 @@ from typing import Any, Iterator, List, Optional
 
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError
-from sok1x.checkpoint.files import folder_lock, folders, links, manifest, publishing, shard_names, urls
+from sok1x.checkpoint.files import folder_lock, folders, giving_way, links, manifest, shard_names, urls
 
 _INNER = re.compile(r"model\.ckpt-[0-9]+\Z")
 _STEPS = re.compile(r"(.*-)[0-9]+\Z", re.DOTALL)
@@ -71,7 +71,7 @@ def remove_leftovers(prefix: str) -> None:
     for name in _names(directory):
         found = left.match(name)
         if found is not None and found.group("token") not in folders.at_work:
-            publishing.remove_left(os.path.join(directory, name), os.path.join(directory, found.group("name")))
+            giving_way.remove_left(os.path.join(directory, name), os.path.join(directory, found.group("name")))
 
 
 @contextlib.contextmanager
@@ -109,7 +109,7 @@ def replaced(prefix: str) -> Iterator[None]:
             return
         gone = folders.hidden(prefix, folders.new_token(), "gone")
         _rename(away, gone)
-        publishing.remove_left(gone, prefix)
+        giving_way.remove_left(gone, prefix)
     finally:
         del lock  # an error that is kept would keep it, too
 
@@ -121,10 +121,10 @@ def remove(prefix: str) -> None:
     """
     prefix = urls.local(prefix)
     for folder in [path for path in folders.hidden_of(prefix) if path.endswith(".old")] + [prefix]:
-        if folders.is_complete(folder) and not publishing.others_in(folder):
+        if folders.is_complete(folder) and not giving_way.others_in(folder):
             gone = folders.hidden(prefix, folders.new_token(), "gone")
             _rename(folder, gone)
-            publishing.remove([gone])
+            giving_way.remove([gone])
 
 
 def remove_around(prefix: str) -> bool:
@@ -140,7 +140,7 @@ def remove_around(prefix: str) -> bool:
     if folders.is_complete(prefix):  # of a Saver of less than all: see `replace_around`
         remove(prefix)
         return True
-    if not publishing.others_in(folder):
+    if not giving_way.others_in(folder):
         links.remove(folder, folder)
     remove(folder)
     return folders.is_complete(folder)

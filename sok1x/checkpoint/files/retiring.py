@@ -3,7 +3,7 @@ import os
 from typing import List, Optional
 
 from sok1x.checkpoint import errors
-from sok1x.checkpoint.files import folders, links, publishing
+from sok1x.checkpoint.files import folders, giving_way, links
 from sok1x.checkpoint.files.folder_lock import FolderLock
 
 
@@ -31,7 +31,7 @@ def retire(lock: FolderLock, keep: Optional[int], saved: Optional[int] = None,
     One in whose folder another run has gone on stays.
 
     Returns:
-        What is for `publishing.remove`: file by file that may take long, and nobody finds it any more.
+        What is for `giving_way.remove`: file by file that may take long, and nobody finds it any more.
 
     Raises:
         CheckpointError: The system refuses.
@@ -41,7 +41,7 @@ def retire(lock: FolderLock, keep: Optional[int], saved: Optional[int] = None,
     found = folders.complete(lock.directory) if found is None else found
     staying = {one.folder for one in kept(lock.directory, keep, saved, found)}
     for one in found:
-        if one.folder in staying or publishing.others_in(one.folder):
+        if one.folder in staying or giving_way.others_in(one.folder):
             continue
         final = folders.step_folder(lock.directory, one.step)
         links.remove(one.folder, final)  # if a tf.train.Saver has saved it; before, so that no half of it is found
@@ -51,7 +51,7 @@ def retire(lock: FolderLock, keep: Optional[int], saved: Optional[int] = None,
         except FileNotFoundError:  # its user has removed it, or another thread's save
             continue
         except OSError as error:
-            publishing.remove(retired)  # nobody else knows of these
+            giving_way.remove(retired)  # nobody else knows of these
             raise errors.of_write(error, one.folder) from None
         retired.append(gone)
     return retired
@@ -76,4 +76,4 @@ def remove_leftovers(lock: FolderLock) -> None:
             except OSError as error:
                 raise errors.of_write(error, final) from None
         else:
-            publishing.remove_left(entry.path, final)
+            giving_way.remove_left(entry.path, final)

@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint import tensorflow_errors
 from sok1x.checkpoint.errors import NoSpaceError
-from sok1x.checkpoint.files import folder_lock, folders, manifest, publishing, retiring, writing
+from sok1x.checkpoint.files import folder_lock, folders, giving_way, manifest, publishing, retiring, writing
 from sok1x.checkpoint.files.folder_lock import FolderLock
 from sok1x.checkpoint.session import restored_sessions, transfer
 from sok1x.checkpoint.session.dense_saver import VariablesSaver
@@ -149,7 +149,7 @@ class Saving:
                 self._write_state(step, there)
             retired = retiring.retire(self._lock, self._keep, step, there)
         self._end_removal()
-        self._removal = threading.Thread(target=publishing.remove, name="sok1x-removal", args=[retired])
+        self._removal = threading.Thread(target=giving_way.remove, name="sok1x-removal", args=[retired])
         self._removal.start()
         if any(one.step > step for one in there[:1]) or folders.is_complete(self._directory):
             self._warn_of_later(step)
