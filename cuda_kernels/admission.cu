@@ -94,13 +94,23 @@ SOK_KERNEL sok1x_refuse_rare(const i64* SOK_RESTRICT sketch, i64 width, i32 bits
   };
 }
 
-// The counters of a word are added up: how many are not 0, and what they show.
+// The counters of a word are added up, all at once: how many are not 0, and what they show.
 SOK_DEVICE void add_counters(u64 word, i32 bits, i64* occupied, i64* total) {
-  for (; word; word = word >> (bits - 1) >> 1) {
-    const u64 shown = word & full(bits);
-    *occupied += shown != 0;
-    *total += (i64)shown;
+  if (bits == 32) {
+    const u64 low = word & 0xffffffffu, high = word >> 32;
+    *occupied += (low != 0) + (high != 0);
+    *total += (i64)(low + high);
+    return;
   }
+  // A one in each counter; all bits but the first of each; every second counter.
+  const u64 ones = bits == 8 ? 0x0101010101010101ULL : 0x0001000100010001ULL, rest = (ones << (bits - 1)) - ones;
+  const u64 second = bits == 8 ? 0x00ff00ff00ff00ffULL : 0x0000ffff0000ffffULL;
+  // The first bit of each that is not 0, by a carry; times `ones` adds up what counters have, in the last of them.
+  const u64 first = (((word & rest) + rest) | word) & (ones << (bits - 1));
+  *occupied += (i64)((first >> (bits - 1)) * ones >> (64 - bits));
+  const u64 pairs = (word & second) + ((word >> bits) & second);
+  const u64 fours = bits == 8 ? (pairs & 0x0000ffff0000ffffULL) + ((pairs >> 16) & 0x0000ffff0000ffffULL) : pairs;
+  *total += (i64)((fours & 0xffffffffu) + (fours >> 32));
 }
 
 // How full the sketch is: *occupied of its counters are not 0, and all of them together show *total.

@@ -140,15 +140,18 @@ def halve_if_due(sketch: Array, width: int, least: int) -> None:
 
 
 def _halve_if_full(sketch: Array, width: int, least: int) -> None:
-    bits, words, found = counter_bits(least), sketch.size - 1, counts()
-    while True:
-        occupied, total = found.take(), found.take()
-        kernels.look_at_counts(sketch.pointer, words, bits, occupied.pointer, total.pointer)
-        seen = found.read()
-        if not is_full(seen[0], seen[1], width, least):
-            break
-        kernels.halve_counts(sketch.pointer, words, bits)
+    while is_full(*_look_at(sketch, least), width, least):
+        kernels.halve_counts(sketch.pointer, sketch.size - 1, counter_bits(least))
     fill.fill_int64(sketch.front(1), 0)
+
+
+def _look_at(sketch: Array, least: int) -> Tuple[int, int]:
+    """How many counters are not 0, and what all show together; waits for a GPU."""
+    found = counts()
+    occupied, total = found.take(), found.take()
+    kernels.look_at_counts(sketch.pointer, sketch.size - 1, counter_bits(least), occupied.pointer, total.pointer)
+    seen = found.read()
+    return seen[0], seen[1]
 
 
 def refuse_drawn(seed: int, table_id: int, keys: Array, tick: Array, ratio: float, rows: Array) -> int:

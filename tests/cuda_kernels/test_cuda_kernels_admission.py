@@ -225,6 +225,18 @@ def test_counters_are_halved_while_they_are_too_full(seed, least):
     assert halved[2] == halved[16] == halved[18] == 0 and halved[14] > 0
 
 
+@pytest.mark.parametrize("least", [2, 300, 70000])
+def test_counters_are_added_up(seed, least):
+    random, most = np.random.RandomState(seed), 2 ** admission.counter_bits(least) - 1
+    sketch = np.zeros(admission.sketch_words(1 << 12, least), np.int64)
+    counters = counters_of(sketch, least)
+    for upto, share in ((most, 1), (most, 0.5), (1, 0.3), (most, 0), (0, 0)):
+        counters[:] = np.where(random.rand(len(counters)) < share, random.randint(0, upto + 1, len(counters)), most * (
+            upto == most))
+        seen = same_bits(lambda: np.array(call(admission._look_at, sketch, least)))
+        assert seen.tolist() == [(counters > 0).sum(), counters.sum(dtype=np.int64)]
+
+
 @pytest.mark.parametrize("least", [2, 9, 300])
 def test_what_is_due_is_halved_before_anything_is_counted(seed, least):
     width = 1 << 9
