@@ -116,9 +116,11 @@ def find(path: str) -> str:
         NotFoundError: there is none.
     """
     final = real(path)
-    for candidate in [final] + [one for one in _hidden(final) if one.endswith(".old")]:
-        if os.path.lexists(os.path.join(candidate, layout.META_INFO)):
-            return candidate
+    # The last look: what was aside may be gone since, for its successor has the name, or it has it again.
+    for look in (lambda: [final], lambda: [one for one in _hidden(final) if one.endswith(".old")], lambda: [final]):
+        for candidate in look():
+            if os.path.lexists(os.path.join(candidate, layout.META_INFO)):
+                return candidate
     raise NotFoundError("There is no dump in {}: {}.".format(
         path, "it has no {}".format(layout.META_INFO) if os.path.isdir(final) else "there is no such folder"))
 

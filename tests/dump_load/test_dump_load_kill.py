@@ -1,6 +1,7 @@
 """A process that dies while it dumps: the old dump is there, or the new one, or none if there was none."""
 import os
 import random
+import shutil
 
 import kit_files
 import numpy as np
@@ -11,6 +12,7 @@ from stopped_disk import StoppedDisk
 
 import sok1x as sok
 from sok1x.checkpoint import CheckpointError
+from sok1x.checkpoint.files import folders
 
 v1 = tf
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_dump_kill.py")
@@ -100,3 +102,24 @@ def test_killed(model, tmp_path, seed):
         model.dump(path)
         assert kit_files.read(path)["table_0"].values[0, 0] == factor
         assert not [name for name in os.listdir(str(tmp_path)) if name.startswith(".{}.".format(call))]
+
+
+@pytest.mark.parametrize("undone", [False, True])
+def test_who_looks_while_one_is_replaced_finds_one(model, tmp_path, monkeypatch, undone):
+    """It steps aside before the first look; its successor gets the name before the next, or it has it again."""
+    path, aside, new = (str(tmp_path / name) for name in ("dump", ".dump.0123456789abcdef.old", "new"))
+    model.set(1)
+    model.dump(path)
+    model.set(2)
+    model.dump(new)
+    os.rename(path, aside)
+    hidden_of = folders.hidden_of
+
+    def late(final):
+        if os.path.exists(aside) and not os.path.exists(path):
+            os.rename(aside if undone else new, path)
+            shutil.rmtree(aside, ignore_errors=True)
+        return hidden_of(final)
+
+    monkeypatch.setattr(folders, "hidden_of", late)
+    assert model.loaded(path) == (1 if undone else 2)
