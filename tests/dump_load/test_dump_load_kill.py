@@ -1,4 +1,6 @@
 """A process that dies while it dumps: the old dump is there, or the new one, or none if there was none."""
+import functools
+import itertools
 import os
 import random
 import shutil
@@ -13,6 +15,7 @@ from stopped_disk import StoppedDisk
 import sok1x as sok
 from sok1x.checkpoint import CheckpointError
 from sok1x.checkpoint.files import folders
+from sok1x.dump_load import folder as dump_folder
 
 v1 = tf
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_dump_kill.py")
@@ -106,20 +109,32 @@ def test_killed(model, tmp_path, seed):
 
 @pytest.mark.parametrize("undone", [False, True])
 def test_who_looks_while_one_is_replaced_finds_one(model, tmp_path, monkeypatch, undone):
-    """It steps aside before the first look; its successor gets the name before the next, or it has it again."""
-    path, aside, new = (str(tmp_path / name) for name in ("dump", ".dump.0123456789abcdef.old", "new"))
+    """Whenever it steps aside, its successor gets the name, or it has it again, and what is aside goes."""
     model.set(1)
-    model.dump(path)
+    model.dump(str(tmp_path / "old"))
     model.set(2)
-    model.dump(new)
-    os.rename(path, aside)
-    hidden_of = folders.hidden_of
+    model.dump(str(tmp_path / "new"))
+    for when in itertools.combinations_with_replacement(range(1, 7), 2):
+        folder = tmp_path / "{}-{}".format(*when)
+        path, aside, new = (str(folder / name) for name in ("dump", ".dump.0123456789abcdef.old", "new"))
+        shutil.copytree(str(tmp_path / "old"), path)
+        shutil.copytree(str(tmp_path / "new"), new)
 
-    def late(final):
-        if os.path.exists(aside) and not os.path.exists(path):
+        def put(path=path, aside=aside, new=new):
             os.rename(aside if undone else new, path)
             shutil.rmtree(aside, ignore_errors=True)
-        return hidden_of(final)
 
-    monkeypatch.setattr(folders, "hidden_of", late)
-    assert model.loaded(path) == (1 if undone else 2)
+        acts, looks = [(when[0], functools.partial(os.rename, path, aside)), (when[1], put)], []
+
+        def looking(look, acts=acts, looks=looks):
+            def then(*arguments):
+                looks.append(look)
+                while acts and acts[0][0] <= len(looks):
+                    acts.pop(0)[1]()
+                return look(*arguments)
+            return then
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os.path, "lexists", looking(os.path.lexists))
+            patch.setattr(folders, "hidden_of", looking(folders.hidden_of))
+            assert dump_folder.find(path) in (path, aside), when
