@@ -68,7 +68,8 @@ def evicted_keys(variable: Any, since_step: Any, session: Optional[tf.Session] =
     `sok.incremental_dump` since step -1. What a checkpoint restores, or `sok.load` loads, remembers nothing. After that
     the second result is False for steps up to the one that the table is at then, after which keys may have left before
     it was saved, and for those that it had reached before, in the same process; a new process cannot know that others
-    had followed later steps than those of the checkpoint. Keys have left at the step at which a row inserted there
+    had followed later steps than those of the checkpoint. An initializer that is run again begins another table, which
+    this does not tell: whoever followed needs a whole dump. Keys have left at the step at which a row inserted there
     would have changed, as `sok.incremental_dump` says.
 
     Args:
