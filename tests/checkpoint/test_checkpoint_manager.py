@@ -170,6 +170,39 @@ def test_two_threads_that_save_the_same_step_save_one_after_the_other(tmp_path, 
     assert sorted(os.listdir(str(tmp_path))) == [".sok1x.lock", "checkpoint", "model.ckpt-5"]
 
 
+def test_one_manager_saves_and_restores_for_two_threads(tmp_path):
+    sok.init()
+    with tf.Graph().as_default() as graph:
+        table = sok.Variable([[1.0]], name="table")
+        manager = sok.CheckpointManager(str(tmp_path), keep_checkpoint_max=None)
+        init = tf.global_variables_initializer()
+    sessions, errors = [tf.Session(graph=graph) for _ in range(2)], []
+
+    def run(session, first):
+        try:
+            for step in range(first, first + 15):
+                manager.save(session, step)
+            for step in range(first, first + 15):
+                assert manager.restore(session, step=step) == step
+        except BaseException as error:
+            errors.append(error)
+            raise
+
+    for session in sessions:
+        session.run(init)
+    threads = [threading.Thread(target=run, args=one) for one in zip(sessions, (0, 1000))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert sorted(int(name[11:]) for name in os.listdir(str(tmp_path)) if name.startswith("model.ckpt-")) == [
+        *range(15), *range(1000, 1015)]
+    for session in sessions:
+        assert session.run(table).tolist() == [[1.0]]
+        session.close()
+
+
 @pytest.mark.parametrize("how", ["graph", "eager"])
 def test_a_rank_that_was_stopped_and_asks_again_is_told_from_those_that_wait(tmp_path, how):
     if how == "eager" and not V2:

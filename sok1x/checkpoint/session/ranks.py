@@ -13,9 +13,17 @@ from sok1x import launch
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.core.eagerly import eager
+from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.operations.gather_bytes import gather_bytes
 
 _NUMBER = 8  # bytes of each of the numbers that a message begins with
+
+
+class _Call:
+    """What a thread talks about, and how often so far."""
+
+    def __init__(self, what: str) -> None:
+        self.what, self.number = what, 0
 
 
 class Ranks:
@@ -24,21 +32,18 @@ class Ranks:
     def __init__(self, name: str) -> None:
         self._payload = eager.placeholder(tf.uint8, [None], name=name + "_payload")
         self._gathered = gather_bytes(self._payload, name=name)
-        self._what, self._number = "", 0  # what is talked about, and how often so far
+        self._call = ThreadScope()  # its value is a _Call
 
     @contextlib.contextmanager
     def about(self, what: str) -> Iterator[None]:
-        """Inside, all exchanges are about `what`, one call, as 'save m/model.ckpt-5': all ranks must be at the same
-        one of the same. A rank that was stopped in the middle, and begins again, is not."""
-        before, self._what, self._number = (self._what, self._number), what, 0
-        try:
+        """Inside, all of this thread's exchanges are about `what`, one call, as 'save m/model.ckpt-5': all ranks must
+        be at the same one of the same. A rank that was stopped in the middle, and begins again, is not."""
+        with self._call.entered(_Call(what)):
             yield
-        finally:
-            self._what, self._number = before
 
     def about_if_nothing(self, what: str) -> ContextManager[None]:
         """As `about`; inside another such block it is a part of that call."""
-        return contextlib.nullcontext() if self._what else self.about(what)
+        return contextlib.nullcontext() if self._call.value else self.about(what)
 
     @property
     def rank(self) -> int:
@@ -52,12 +57,13 @@ class Ranks:
         Raises:
             CheckpointError: some ranks talk about something else, or are not as far in it.
         """
-        self._number += bool(self._what)
-        told = [_unpacked(part) for part in self._gather(session, _packed(self._what, self._number, payload))]
+        call = self._call.value or _Call("")
+        call.number += bool(call.what)
+        told = [_unpacked(part) for part in self._gather(session, _packed(call.what, call.number, payload))]
         for rank, (what, number, _) in enumerate(told):
-            if (what, number) != (self._what, self._number):
-                at = ["'{}'".format(one) + (" ({})".format(place) if what == self._what else "")
-                      for one, place in ((self._what, self._number), (what, number))]
+            if (what, number) != (call.what, call.number):
+                at = ["'{}'".format(one) + (" ({})".format(place) if what == call.what else "")
+                      for one, place in ((call.what, call.number), (what, number))]
                 raise CheckpointError("{} is at {}, and {} at {}: all ranks must do the same with tables, in one "
                                       "order.".format(launch.starting(self.rank), at[0], launch.named(rank), at[1]))
         return [given for _, _, given in told]

@@ -40,6 +40,7 @@ class Saving:
         self._begun: Optional[Tuple[str, str]] = None  # on rank 0 the token of a save at work, and its folder
         self._removal: Optional[threading.Thread] = None  # of checkpoints that are not kept; training need not wait
         self._warned = False  # of later steps
+        self._saves = threading.RLock()  # what threads save by this one object, they save one after the other
         self._ranks = Ranks("agree_on_saving") if ranks is None else ranks
         self.take(tables)
 
@@ -66,7 +67,7 @@ class Saving:
             CheckpointError: on all ranks where one of them fails; checkpoints saved before are as they were.
         """
         step = int(restored_sessions.complete(session, step))  # TensorFlow's hook gives what NumPy has read
-        with self._ranks.about_if_nothing("save a checkpoint"), self._removed_on_error():
+        with self._saves, self._ranks.about_if_nothing("save a checkpoint"), self._removed_on_error():
             self._ranks.expect_same_step(session, "save", step)
             token, folder = self._agree(session, lambda: self._begin(step))[0]
             outcomes = self._agree(session, lambda: self._write(session, folder, token, step))

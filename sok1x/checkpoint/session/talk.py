@@ -52,7 +52,8 @@ class Talk(Ranks):
         try:
             return super()._gather(self._session, payload)
         except tf.errors.OpError as error:  # the job has failed
-            alone = " {}: {}".format(self._what, _TOGETHER) if isinstance(
+            call = self._call.value
+            alone = " {}: {}".format("" if call is None else call.what, _TOGETHER) if isinstance(
                 error, tf.errors.DeadlineExceededError) else ""
             raise CheckpointError(tensorflow_versions.own_words(error).split("\n")[0] + alone) from error
 

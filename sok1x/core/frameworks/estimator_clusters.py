@@ -14,7 +14,7 @@ from sok1x.graph_ops.gradients import provenance
 def refuse(table_name: str) -> None:
     """Does nothing, but where such an Estimator is about to have a table.
 
-    A chief that is alone in its cluster does all that an Estimator without a cluster does, and is none.
+    A chief that is alone in its cluster trains, saves and initializes as an Estimator without a cluster, and may.
 
     Args:
         table_name: for the message.
