@@ -1,4 +1,5 @@
 """Dumps to names that checkpoints in the folder have: neither removes what the other writes, or has put aside."""
+import contextlib
 import os
 import shutil
 
@@ -177,6 +178,87 @@ def test_a_dump_into_a_checkpoints_folder_keeps_that_while_it_is_written(model, 
     dump_folder.Writing(os.path.join(path, "dumped"))._lock.release()
     with FolderLock(str(tmp_path)) as lock:  # a dead dump's keeps nothing
         assert len(retiring.retire(lock, 1)) == 1
+
+
+def test_a_dump_put_aside_in_a_checkpoints_folder_keeps_that(model, tmp_path, monkeypatch):
+    """Between the two renames of a second one, whose job dies, it is all that there is."""
+    path, stock, done = checkpoint(str(tmp_path / "model.ckpt-5")), os.rename, []
+    checkpoint(str(tmp_path / "model.ckpt-6"), 6)
+    inside = os.path.join(path, "dumped")
+    model.set(2)
+    model.dump(inside)
+
+    def rename(source, target):
+        if done:
+            raise KeyboardInterrupt
+        done.append(stock(source, target))
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(os, "rename", rename)
+        patch.setattr(dump_folder.Writing, "remove", lambda self: self._lock.release())
+        model.dump(inside)
+    with FolderLock(str(tmp_path)) as lock:
+        assert retiring.retire(lock, 1) == []
+    assert model.loaded(inside) == 2
+    publishing.publish(checkpoint(path, publish=False), str(tmp_path), 5)
+    assert model.loaded(inside) == 2
+
+
+def retired(path):
+    checkpoint(path.rpartition("-")[0] + "-6", 6)
+    with FolderLock(os.path.dirname(path)) as lock:
+        assert retiring.retire(lock, 1) == []
+
+
+def saved_by_a_manager(path):
+    publishing.publish(checkpoint(path, publish=False), os.path.dirname(path), 5)
+
+
+def saved_by_tensorflow(path):
+    with prefixes.replaced(path), open(path + ".index", "w") as file:
+        file.write("TensorFlow's")
+
+
+def saved_by_tensorflow_first(path):
+    saved_by_tensorflow(path)
+    assert folders.complete(os.path.dirname(path)) == []
+    checkpoint(path)
+
+
+@pytest.mark.parametrize("how, there", [
+    (retired, True), (prefixes.remove, True), (saved_by_a_manager, True), (checkpoint, True),
+    (saved_by_tensorflow, False), (saved_by_tensorflow_first, True)])
+def test_a_dump_in_a_checkpoints_own_folder_stays(model, tmp_path, how, there):
+    path = checkpoint(str(tmp_path / "model.ckpt-5"))
+    model.set(2)
+    model.dump(path)
+    for others in [], ["eval"]:  # first it is alone there
+        for name in others:
+            os.mkdir(os.path.join(path, name))
+        how(path)
+        by_manager(path)
+        assert model.loaded(path) == 2 and set(others) < set(os.listdir(path))
+        assert [found.step for found in folders.complete(str(tmp_path))][-1:] == ([5] if there else [])
+        assert [name for name in os.listdir(str(tmp_path)) if name.endswith((".old", ".gone", ".tmp"))] == []
+
+
+@pytest.mark.parametrize("dies", range(2, 8))
+def test_a_save_that_dies_while_it_moves_a_dump_loses_nothing_of_it(model, tmp_path, monkeypatch, dies):
+    path, stock, done = checkpoint(str(tmp_path / "model.ckpt-5")), os.rename, []
+    model.set(2)
+    model.dump(path)
+
+    def rename(source, target):
+        if len(done) == dies:
+            raise KeyboardInterrupt
+        done.append(stock(source, target))
+
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        patch.setattr(os, "rename", rename)
+        publishing.publish(checkpoint(path, publish=False), str(tmp_path), 5)
+    by_manager(path)
+    assert [found.step for found in folders.complete(str(tmp_path))] == [5] and model.loaded(path) == 2
+    assert [name for name in os.listdir(str(tmp_path)) if not name.startswith(".sok1x")] == ["model.ckpt-5"]
 
 
 def test_a_manager_refuses_a_step_whose_name_a_dump_gets_meanwhile(model, tmp_path, monkeypatch):

@@ -9,12 +9,13 @@ def may_be_one(hidden: str) -> bool:
     """Whether a folder out of sight may be a dump's, which looks after its own.
 
     Being written it has a lock, which once was that of a checkpoint's folder. Put aside it has its list, or what was no
-    dump's, as files of the user's; a checkpoint put aside has its manifest, or what no dump has.
+    dump's, as files of the user's; a checkpoint put aside has its manifest, or what no dump has, and so has what has been
+    made for a run's: a dump there is one of the things that are moved from it.
     """
     names = {entry.name for entry in folders.entries(hidden)}
     if hidden.endswith(".tmp"):
         return not names.isdisjoint((LOCK, folder_lock.NAME))
-    if not hidden.endswith(".old") or manifest.NAME in names:
+    if not hidden.endswith(".old") or not names.isdisjoint((manifest.NAME, folders.FOR_OTHERS)):
         return False
     return LIST in names or bool(names) and not any(
-        name == folders.FOR_OTHERS or shard_names.is_file_name(name) or folders.is_tensorflows(name) for name in names)
+        shard_names.is_file_name(name) or folders.is_tensorflows(name) for name in names)

@@ -1,6 +1,7 @@
 """What gives way to a checkpoint that gets its name (publishing.py), or is left of a save that died: its removal.
 
-In a checkpoint's folder a run may have gone on: what it has saved there stays where the checkpoint is replaced.
+In a checkpoint's folder a run may have gone on: what it has saved there stays where the checkpoint is replaced. So do
+dumps, in it or of its name.
 """
 import contextlib
 import errno
@@ -27,7 +28,7 @@ def is_for_others(path: str) -> bool:
 def others_in(folder: str) -> List[str]:
     """What a run has saved that has gone on in a checkpoint's folder: folders, and TensorFlow's files of other names.
 
-    The folder's lock is one of them while a job holds it, which may be about to save there for the first time.
+    So is the list of a dump to the folder itself, which stays with all that is not the checkpoint's. The folder's lock is one of them while a job holds it, which may be about to save there for the first time.
 
     Raises CheckpointError where the system does not say.
     """
@@ -49,22 +50,28 @@ def _own_name(saved: manifest.Manifest) -> str:
 
 def _others_besides(saved: Optional[manifest.Manifest], folder: str) -> List[str]:
     """As `others_in`, of a folder that says that it has `saved`."""
-    found = [one for one in folders.entries(folder) if _may_be_a_runs(one)]
+    entries = folders.entries(folder)
+    found = [one for one in entries if _may_be_a_runs(one)]
     named = {os.path.splitext(one.name)[0] for one in found if one.name.endswith((".index", ".meta"))}
     if saved is not None:
         named.discard(_own_name(saved))
     elif not is_for_others(folder) and len(named) == 1:
         named = set()  # which name is its own, if it has one, nobody knows
+    named.update(one.name for one in entries if one.name == dumps.LIST)
     if folder_lock.is_held(folder):
         named.add(folder_lock.NAME)
     return sorted(named.union(one.name for one in found if one.is_dir(follow_symlinks=False)))
 
 
 def _may_be_a_runs(one: os.DirEntry) -> bool:
-    """Whether a run may have saved it in a checkpoint's folder, or dumps it now; else a killed save has left it."""
+    """Whether a run may have saved it in a checkpoint's folder, or dumps it now; else a killed save has left it.
+
+    One of a dead dump that is put aside counts: it may be all that there is.
+    """
     if one.name[0] == ".":
         left = _OURS_LEFT.match(one.name)
-        counts = bool(left.group(1) == "gone" and others_in(one.path)) if left else folders.is_complete(one.path)
+        counts = bool(left.group(1) == "gone" and others_in(one.path)) if left else (
+            folders.is_complete(one.path) or dumps.may_be_one(one.path))
         return counts or folder_lock.is_held(one.path, dumps.LOCK)
     return not _TENSORFLOWS_LEFT.match(one.name) or not all(
         inside.name.startswith("part-") for inside in folders.entries(one.path))
