@@ -12,7 +12,8 @@ from ranks import run_ranks
 
 import sok1x as sok
 from sok1x.checkpoint import CheckpointError
-from sok1x.checkpoint.files import folders, prefixes, publishing
+from sok1x.checkpoint.files import folders, prefixes, publishing, retiring
+from sok1x.checkpoint.files.folder_lock import FolderLock
 from sok1x.checkpoint.session import restoring, transfer
 
 
@@ -65,6 +66,29 @@ def test_who_looks_while_one_is_replaced_finds_one(tmp_path, monkeypatch, how, u
         shutil.rmtree(directory)
         shutil.rmtree(other)
     assert not missed
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_what_a_removal_that_died_has_left_goes(tmp_path, monkeypatch, left):
+    """Only the state file, say, which might be what a dump has put aside. left: the one replaced is a dead job's."""
+    final = folders.step_folder(str(tmp_path), 1)
+    make_at(final, link=False, others=["checkpoint"])
+    if left:
+        shutil.copytree(final, folders.hidden(final, TOKEN, "old"))
+
+    def rmtree(folder, **_options):
+        for name in set(os.listdir(folder)).difference(["checkpoint"]):
+            os.unlink(os.path.join(folder, name))
+        raise KeyboardInterrupt
+
+    with FolderLock(str(tmp_path)) as lock:
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(shutil, "rmtree", rmtree)
+            retiring.remove_leftovers(lock)
+            make_at(final, "new", link=False)
+        assert len(folders.hidden_of(final)) == 1
+        retiring.remove_leftovers(lock)
+    assert folders.hidden_of(final) == [] and folders.is_complete(final)
 
 
 @pytest.mark.parametrize("removed", [False, True], ids=["replaced", "removed"])

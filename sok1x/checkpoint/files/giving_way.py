@@ -178,7 +178,8 @@ def remove_left(path: str, final: str) -> None:
 def remove(paths: List[str]) -> None:
     """Removes folders that nobody finds any more; says nothing of what the system refuses.
 
-    What a reader has open on some network file system cannot be removed now: it goes with the next job's leftovers. Of
+    What is put aside is called as gone first: half of it could be taken for what a dump has put aside. What a reader
+    has open on some network file system cannot be removed now: it goes with the next job's leftovers. Of
     a link to a folder the link goes; the folder is where its user has put it, under a name that no save gave it.
     """
     for path in paths:
@@ -186,4 +187,9 @@ def remove(paths: List[str]) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(path)
         else:
+            if path.endswith(".old"):
+                gone = path[:-len("old")] + "gone"
+                with contextlib.suppress(OSError):
+                    os.rename(path, gone)
+                    path = gone
             shutil.rmtree(path, ignore_errors=True)
