@@ -3,6 +3,7 @@ import contextlib
 import errno
 import os
 import shutil
+from concurrent import futures
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from prefix_checkpoints import TOKEN, files, make, save
 
 import sok1x as sok
 from sok1x.checkpoint.errors import LockedError, WriteError
-from sok1x.checkpoint.files import folders, links, manifest, prefixes, publishing, retiring
+from sok1x.checkpoint.files import folder_lock, folders, giving_way, links, manifest, prefixes, publishing, retiring
 from sok1x.checkpoint.files.folder_lock import FolderLock
 
 
@@ -236,6 +237,44 @@ def test_a_save_spares_what_another_thread_s_writes(tmp_path):
         folders.at_work.discard(token)
         retiring.remove_leftovers(lock)
         assert not os.path.isdir(folder)
+
+
+def in_another_thread(act):
+    with futures.ThreadPoolExecutor(1) as pool:
+        pool.submit(act).result()
+
+
+@pytest.mark.parametrize("ends", ["saved", "not saved", "failed"])
+def test_another_thread_s_save_spares_what_tensorflow_replaces(tmp_path, monkeypatch, ends):
+    prefix, rename, free = make(str(tmp_path / "model.ckpt-1")), os.rename, []
+    lock = folder_lock.of_process(str(tmp_path))
+
+    def another_save():
+        with lock.renaming:
+            retiring.remove_leftovers(lock)
+            prefixes.remove_leftovers(prefix)
+            make(folders.step_folder(str(tmp_path), 2), "another's", link=False, step=2)
+            giving_way.remove(retiring.retire(lock, 1))
+
+    def renamed(source, target):
+        in_another_thread(lambda: free.append(lock.renaming.acquire(blocking=False) and lock.renaming.release()))
+        rename(source, target)
+
+    with monkeypatch.context() as patch, contextlib.suppress(KeyError):
+        patch.setattr(prefixes.os, "rename", renamed)
+        with prefixes.replaced(prefix):
+            in_another_thread(another_save)
+            assert not os.path.lexists(prefix) and folders.is_complete(prefixes.folder_of(prefix))
+            with prefixes.replaced(prefix):  # of a second one of that name nothing is to be replaced
+                pass
+            if ends == "saved":
+                save(prefix, ".index", ".data-00000-of-00001")
+            elif ends == "failed":
+                raise KeyError
+    assert free and not any(free)  # of the folder's names
+    assert prefixes.folder_of(prefix) == (None if ends == "saved" else prefix)
+    assert files(tmp_path)["model.ckpt-1.index"] == ("new" if ends == "saved" else "old")
+    assert not folders.at_work and folders.hidden_of(prefix) == []
 
 
 def test_links_that_cannot_be_made(tmp_path, monkeypatch):

@@ -27,7 +27,8 @@ _FINAL = re.compile(r"model\.ckpt-(0|[1-9][0-9]{0,18})\Z")
 _TENSORFLOWS = re.compile(r"model\.ckpt-[0-9]+\.(index|meta|data-[0-9]+-of-[0-9]+)\Z")
 HIDDEN = re.compile(r"\.model\.ckpt-(0|[1-9][0-9]{0,18})\.([0-9a-f]+)\.(tmp|old|gone)\Z")
 
-at_work: Set[str] = set()  # tokens of what this process writes: its saves share a folder's lock, and spare each other
+# Tokens of what this process writes, or replaces: its saves share a folder's lock, and spare each other.
+at_work: Set[str] = set()
 
 
 class Found(NamedTuple):
@@ -205,6 +206,11 @@ def _fsync(path: str, flags: int) -> None:
 def hidden(final: str, token: str, kind: str) -> str:
     """The name of the folder `final` while it is written, replaced or removed."""
     return os.path.join(os.path.dirname(final), ".{}.{}.{}".format(os.path.basename(final), token, kind))
+
+
+def is_at_work(path: str) -> bool:
+    """Whether a folder is out of sight because a save of this process has put it there, which is not done with it."""
+    return os.path.basename(path).split(".")[-2:][0] in at_work
 
 
 def hidden_of(final: str) -> List[str]:

@@ -57,7 +57,7 @@ def remove_leftovers(prefix: str) -> None:
     Raises:
         WriteError: the system refuses to give the name back.
     """
-    replaced = None if os.path.lexists(prefix) else _replaced(prefix)
+    replaced = None if os.path.lexists(prefix) else _replaced(prefix, left=True)
     if replaced is not None:
         try:
             os.rename(replaced, prefix)
@@ -85,32 +85,36 @@ def replaced(prefix: str) -> Iterator[None]:
         WriteError: the system refuses to rename.
     """
     prefix = urls.local(prefix)
-    if not folders.is_complete(prefix) and (os.path.lexists(prefix) or _replaced(prefix) is None):
+    if not folders.is_complete(prefix) and (os.path.lexists(prefix) or _replaced(prefix, left=True) is None):
         yield  # none is there, or a folder of the user's
         return
     lock = folder_lock.of_process(os.path.dirname(prefix) or ".")
+    token, index = folders.new_token(), prefix + ".index"
+    away, gone = (folders.hidden(prefix, token, kind) for kind in ("old", "gone"))
+    folders.at_work.add(token)  # another thread's save leaves it there
     try:
-        remove_leftovers(prefix)
-        away, index = folders.hidden(prefix, folders.new_token(), "old"), prefix + ".index"
-        _rename(prefix, away)
+        with lock.renaming:
+            remove_leftovers(prefix)
+            _rename(prefix, away)
         try:
             if os.path.lexists(index):
                 links.link(index, index, anew=True)  # TensorFlow would write into what is the folder's own file, too
             before = _stamp(index)
             yield
         except BaseException:
-            with contextlib.suppress(CheckpointError):
+            with contextlib.suppress(CheckpointError), lock.renaming:
                 _rename(away, prefix)
                 found = manifest.read(prefix)
                 links.link_files(prefix, found.step, found.other_files(), prefix)
             raise
-        if not os.path.lexists(prefix) and _stamp(index) == before:
-            _rename(away, prefix)  # nothing was saved: the user has been asked, and did not want it
-            return
-        gone = folders.hidden(prefix, folders.new_token(), "gone")
-        _rename(away, gone)
-        giving_way.remove_left(gone, prefix)
+        with lock.renaming:
+            if not os.path.lexists(prefix) and _stamp(index) == before:
+                _rename(away, prefix)  # nothing was saved: the user has been asked, and did not want it
+            else:
+                _rename(away, gone)
+                giving_way.remove_left(gone, prefix)
     finally:
+        folders.at_work.discard(token)
         del lock  # an error that is kept would keep it, too
 
 
@@ -207,10 +211,10 @@ def _named(prefix: str) -> Optional[str]:
     return prefix if prefix and folders.is_complete(prefix) else None
 
 
-def _replaced(prefix: str) -> Optional[str]:
-    """The complete checkpoint of a prefix that was being replaced when its job died."""
+def _replaced(prefix: str, left: bool = False) -> Optional[str]:
+    """The complete checkpoint of a prefix that is being replaced; `left`: that was, when its job died."""
     for path in folders.hidden_of(prefix):
-        if path.endswith(".old") and folders.is_complete(path):
+        if path.endswith(".old") and folders.is_complete(path) and not (left and folders.is_at_work(path)):
             return path
     return None
 
