@@ -1,5 +1,6 @@
 """The lock on a folder of checkpoints: who holds it, and for how long."""
 import contextlib
+import errno
 import fcntl
 import os
 import signal
@@ -10,7 +11,7 @@ import time
 
 import pytest
 
-from sok1x.checkpoint.errors import LockedError
+from sok1x.checkpoint.errors import LockedError, NoSpaceError
 from sok1x.checkpoint.files import folder_lock
 from sok1x.checkpoint.files.folder_lock import FolderLock
 
@@ -111,6 +112,67 @@ def test_a_signal_s_handler_may_take_one_while_another_is_taken(tmp_path, monkey
 
     monkeypatch.setattr(os, "makedirs", interrupted)
     assert folder_lock.of_process(str(tmp_path)).held and taken[0].held
+
+
+@pytest.mark.parametrize("owner, name", [(os, "makedirs"), (os, "open"), (folder_lock, "_take"), (os, "ftruncate"),
+                                         (os, "pwrite")])
+def test_a_signal_s_handler_may_take_the_very_one_that_is_taken(tmp_path, monkeypatch, owner, name):
+    stock, taken = getattr(owner, name), []
+
+    def interrupted(*arguments, **options):
+        monkeypatch.undo()
+        taken.append(folder_lock.of_process(str(tmp_path)))
+        return stock(*arguments, **options)
+
+    before = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(owner, name, interrupted)
+    lock = folder_lock.of_process(str(tmp_path))
+    assert taken.pop() is lock and lock.held and folder_lock.is_held(str(tmp_path))
+    assert (tmp_path / folder_lock.NAME).read_text() == FolderLock._own() + "\n"
+    del lock
+    assert not folder_lock.is_held(str(tmp_path)) and len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("name", ["ftruncate", "pwrite"])
+def test_a_lock_that_cannot_be_written_is_not_held(tmp_path, monkeypatch, name):
+    def full(*_arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    lock, before = FolderLock(str(tmp_path)), len(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as patch, pytest.raises(NoSpaceError):
+        patch.setattr(os, name, full)
+        lock.acquire()
+    assert not lock.held and len(os.listdir("/proc/self/fd")) == before
+    with lock:
+        assert folder_lock.is_held(str(tmp_path))
+
+
+def test_a_folder_that_takes_long_holds_up_no_other(tmp_path, monkeypatch):
+    """A file system that does not answer, say."""
+    makedirs, begun, answers = os.makedirs, threading.Event(), threading.Event()
+
+    def waiting(path, **options):
+        if path.endswith("slow"):
+            begun.set()
+            assert answers.wait(60)
+        makedirs(path, **options)
+
+    def other():
+        begun.wait()
+        taken.append(folder_lock.of_process(str(tmp_path / "other")))
+
+    taken = []
+    monkeypatch.setattr(os, "makedirs", waiting)
+    threads = [threading.Thread(target=other),
+               threading.Thread(target=lambda: folder_lock.of_process(str(tmp_path / "slow")))]
+    for thread in threads:
+        thread.start()
+    threads[0].join(10)
+    held = [lock.held for lock in taken]
+    answers.set()
+    for thread in threads:
+        thread.join()
+    assert held == [True]
 
 
 def test_a_lock_leaves_nothing_behind(tmp_path, monkeypatch):

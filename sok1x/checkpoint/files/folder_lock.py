@@ -35,33 +35,42 @@ class FolderLock:
         self._path = os.path.join(directory, name)
         self._fd: Optional[int] = None
         self._closer: Any = None  # closes the descriptor, at the latest when this object is gone
+        self._taking: Any = threading.RLock()  # held by the thread that takes it; a signal's handler may, meanwhile
         _all.add(self)
 
     def acquire(self) -> "FolderLock":
         """Takes the lock, or soon raises LockedError, with the host and process that have it."""
-        if self._fd is not None:
-            return self
+        with self._taking:
+            if self._fd is None:
+                self._acquire()
+        return self
+
+    def _acquire(self) -> None:
         try:
             os.makedirs(self.directory, exist_ok=True)
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         except OSError as error:
             raise errors.of_write(error, self._path) from None
+        closer = weakref.finalize(self, os.close, fd)
+        closer.atexit = False  # the end of the process closes it anyway
         try:
             _take(fd)
+            self._closer, self._fd = closer, fd  # before anything else: a signal's handler may ask for the lock, too
             os.ftruncate(fd, 0)
             os.pwrite(fd, (self._own() + "\n").encode(), 0)
         except OSError as error:
+            if self._fd not in (None, fd):  # a handler has been faster
+                closer()
+                return
             holder = ascii(os.pread(fd, 256, 0).decode("utf-8", "replace").strip())[1:-1]
-            os.close(fd)
+            self._fd = None
+            closer()
             if not isinstance(error, BlockingIOError):
                 raise errors.of_write(error, self._path) from None
             who = "Another hook of this process" if holder == self._own() else "Another job"
             raise LockedError("{} saves checkpoints to {}: {} holds {}. Choose another checkpoint_dir here, or wait "
                               "until that one has ended.".format(
                                   who, self.directory, holder or "a process", self._path)) from None
-        self._fd, self._closer = fd, weakref.finalize(self, os.close, fd)
-        self._closer.atexit = False  # the end of the process closes it anyway
-        return self
 
     @property
     def held(self) -> bool:
@@ -110,7 +119,7 @@ def _take(fd: int) -> None:
 
 
 _of_process: Any = weakref.WeakValueDictionary()  # {real path of the folder: its lock}
-_taking: Any = threading.RLock()  # held while one of these is looked for and taken; a signal's handler may, meanwhile
+_looking: Any = threading.RLock()  # held while one of these is looked for; a signal's handler may, meanwhile
 
 
 def of_process(directory: str) -> FolderLock:
@@ -120,11 +129,11 @@ def of_process(directory: str) -> FolderLock:
         LockedError: Another process has it.
     """
     path = os.path.realpath(directory)
-    with _taking:
+    with _looking:
         lock = _of_process.get(path)
         if lock is None:
             lock = _of_process[path] = FolderLock(directory)
-        return lock.acquire()
+    return lock.acquire()  # a folder that does not answer holds up no other
 
 
 def is_held(directory: str, name: str = NAME) -> bool:
@@ -149,11 +158,11 @@ _all: Any = weakref.WeakSet()
 
 
 def _close_in_child() -> None:
-    global _taking
-    _taking = threading.RLock()  # the threads that may hold these are not in the child
+    global _looking
+    _looking = threading.RLock()  # the threads that may hold these are not in the child
     # A forked data loader that outlives its job would go on holding them. The parent's descriptors stay open.
     for lock in list(_all):
-        lock.renaming = threading.RLock()
+        lock.renaming, lock._taking = threading.RLock(), threading.RLock()
         lock._close()
 
 
