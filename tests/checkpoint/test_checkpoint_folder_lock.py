@@ -116,18 +116,20 @@ def test_a_signal_s_handler_may_take_one_while_another_is_taken(tmp_path, monkey
 
 @pytest.mark.parametrize("owner, name", [(os, "makedirs"), (os, "open"), (folder_lock, "_take"), (os, "ftruncate"),
                                          (os, "pwrite")])
-def test_a_signal_s_handler_may_take_the_very_one_that_is_taken(tmp_path, monkeypatch, owner, name):
+@pytest.mark.parametrize("after", [False, True])
+def test_a_signal_s_handler_may_take_the_very_one_that_is_taken(tmp_path, monkeypatch, owner, name, after):
     stock, taken = getattr(owner, name), []
 
     def interrupted(*arguments, **options):
         monkeypatch.undo()
+        found = stock(*arguments, **options) if after else None
         taken.append(folder_lock.of_process(str(tmp_path)))
-        return stock(*arguments, **options)
+        return found if after else stock(*arguments, **options)
 
     before = len(os.listdir("/proc/self/fd"))
     monkeypatch.setattr(owner, name, interrupted)
     lock = folder_lock.of_process(str(tmp_path))
-    assert taken.pop() is lock and lock.held and folder_lock.is_held(str(tmp_path))
+    assert taken.pop() is lock and lock.held and lock._opened is None and folder_lock.is_held(str(tmp_path))
     assert (tmp_path / folder_lock.NAME).read_text() == FolderLock._own() + "\n"
     del lock
     assert not folder_lock.is_held(str(tmp_path)) and len(os.listdir("/proc/self/fd")) == before
@@ -219,25 +221,32 @@ def test_a_forked_child_that_outlives_its_job_does_not_hold_the_lock(tmp_path):
 
 BUSY_FORK = """
 import os, signal, sys, threading, time
+from sok1x.checkpoint.errors import LockedError
 from sok1x.checkpoint.files import folder_lock
 
-makedirs, begun, forked = os.makedirs, threading.Event(), threading.Event()
+owner, name = {"makedirs": (os, "makedirs"), "_take": (folder_lock, "_take")}[sys.argv[2]]
+stock, begun, forked = getattr(owner, name), threading.Event(), threading.Event()
 
 def waiting(*arguments, **options):
+    stock(*arguments, **options)
     begun.set()
     forked.wait()
-    makedirs(*arguments, **options)
 
-os.makedirs = waiting
-shared = folder_lock.of_process
-thread = threading.Thread(target=shared, args=[sys.argv[1]])
+setattr(owner, name, waiting)
+shared, kept = folder_lock.of_process, []
+thread = threading.Thread(target=lambda: kept.append(shared(sys.argv[1])))
 thread.start()
 begun.wait()
 child = os.fork()
-os.makedirs = makedirs
+setattr(owner, name, stock)
 if child == 0:
     signal.alarm(60)
     assert shared(os.path.join(sys.argv[1], "child")).held
+    if name == "_take":  # the parent has it, and the child not a part of it
+        try:
+            os._exit(2 + shared(sys.argv[1]).held)
+        except LockedError:
+            pass
     os._exit(0)
 forked.set()
 thread.join()
@@ -245,5 +254,6 @@ assert os.waitpid(child, 0)[1] == 0
 """
 
 
-def test_a_child_that_is_forked_while_a_thread_takes_one_can_take_its_own(tmp_path):
-    subprocess.run([sys.executable, "-c", BUSY_FORK, str(tmp_path)], check=True)
+@pytest.mark.parametrize("name", ["makedirs", "_take"])
+def test_a_child_that_is_forked_while_a_thread_takes_one_can_take_its_own(tmp_path, name):
+    subprocess.run([sys.executable, "-c", BUSY_FORK, str(tmp_path), name], check=True)

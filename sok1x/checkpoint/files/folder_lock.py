@@ -35,6 +35,7 @@ class FolderLock:
         self._path = os.path.join(directory, name)
         self._fd: Optional[int] = None
         self._closer: Any = None  # closes the descriptor, at the latest when this object is gone
+        self._opened: Any = None  # likewise, and the descriptor, while it is not known whether it has the lock
         self._taking: Any = threading.RLock()  # held by the thread that takes it; a signal's handler may, meanwhile
         _all.add(self)
 
@@ -53,8 +54,17 @@ class FolderLock:
             raise errors.of_write(error, self._path) from None
         closer = weakref.finalize(self, os.close, fd)
         closer.atexit = False  # the end of the process closes it anyway
+        interrupted, self._opened = self._opened, (closer, fd)
         try:
-            _take(fd)
+            try:
+                _take(fd)
+            except BlockingIOError:
+                if interrupted is None:
+                    raise
+                fcntl.flock(interrupted[1], fcntl.LOCK_EX | fcntl.LOCK_NB)  # it may have it, and not know yet
+                self._closer, self._fd = interrupted
+                closer()
+                return
             self._closer, self._fd = closer, fd  # before anything else: a signal's handler may ask for the lock, too
             os.ftruncate(fd, 0)
             os.pwrite(fd, (self._own() + "\n").encode(), 0)
@@ -71,6 +81,8 @@ class FolderLock:
             raise LockedError("{} saves checkpoints to {}: {} holds {}. Choose another checkpoint_dir here, or wait "
                               "until that one has ended.".format(
                                   who, self.directory, holder or "a process", self._path)) from None
+        finally:
+            self._opened = interrupted
 
     @property
     def held(self) -> bool:
@@ -163,6 +175,9 @@ def _close_in_child() -> None:
     # A forked data loader that outlives its job would go on holding them. The parent's descriptors stay open.
     for lock in list(_all):
         lock.renaming, lock._taking = threading.RLock(), threading.RLock()
+        if lock._opened is not None:
+            lock._opened[0]()
+            lock._opened = None
         lock._close()
 
 
