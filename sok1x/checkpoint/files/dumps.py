@@ -9,8 +9,8 @@ def may_be_one(hidden: str) -> bool:
     """Whether a folder out of sight may be a dump's, which looks after its own.
 
     Being written it has a lock, which once was that of a checkpoint's folder. Put aside it has its list, or what was no
-    dump's, as files of the user's; a checkpoint put aside has its manifest, or what no dump has, and so has what has been
-    made for a run's: a dump there is one of the things that are moved from it.
+    dump's, as files of the user's; a checkpoint put aside has its manifest, or what no dump has. What has been made for
+    what a run has saved is no dump's either: a dump in it is one of the things that are moved from there.
     """
     names = {entry.name for entry in folders.entries(hidden)}
     if hidden.endswith(".tmp"):

@@ -28,7 +28,8 @@ def is_for_others(path: str) -> bool:
 def others_in(folder: str) -> List[str]:
     """What a run has saved that has gone on in a checkpoint's folder: folders, and TensorFlow's files of other names.
 
-    So is the list of a dump to the folder itself, which stays with all that is not the checkpoint's. The folder's lock is one of them while a job holds it, which may be about to save there for the first time.
+    So is the list of a dump to the folder itself, which stays with all that is not the checkpoint's; and the folder's
+    lock while a job holds it, which may be about to save there for the first time.
 
     Raises CheckpointError where the system does not say.
     """
