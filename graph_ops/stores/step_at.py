@@ -8,7 +8,7 @@ from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.bridge.tensorflow_versions import is_eager_outside
 from sok1x.graph_ops.stores import clock, shown_steps, step_times
-from sok1x.graph_ops.stores.forgetting import EVICTED, KNOWN, UNKNOWN_STEP, unknown_after
+from sok1x.graph_ops.stores.forgetting import KNOWN, UNKNOWN_STEP, unknown_after
 from sok1x.graph_ops.stores.store import request_store
 from sok1x.graph_ops.stores.table import Table
 from sok1x.graph_ops.stores.table_variables import STAMPS, Held, TableVariables
@@ -42,21 +42,20 @@ class _Find(Operation):
             if time == clock.TOLD:
                 _note_told(store)
             elif time <= _RESTORED and "counters" in store.own:
-                _note_restored(store, _RESTORED - time, step)
+                _note_restored(store, _RESTORED - time)
         request.host_output(0, "int64", ()).numpy()[...] = step_times.step_of(
             request, table, time, step, config.eager)
 
 
-def _note_restored(store: Any, before: int, step: int) -> None:
-    """Notes in a table that forgets that its rows are others; its clock was at `before`, and is at `step`."""
+def _note_restored(store: Any, before: int) -> None:
+    """Notes in a table that forgets that its rows are others, whose clock was at `before`."""
     counters = store.own["counters"]
-    evicted, known = counters.read()[[EVICTED, KNOWN]].tolist()
+    known = int(counters.read()[KNOWN])
+    # In a new process, too: in the former one keys may have come and left after the save, at the step it was saved at.
+    # A memory in the checkpoint has those that left earlier, but KNOWN cannot say that a step is unknown and not those
+    # before it.
     before = shown_steps.before_restore(store, before)
-    if not before and evicted and not store.table.forgetting.remembered:
-        # KNOWN does not say when keys left where the table was saved with a memory for them, or by an earlier sok1x.
-        before = step
-    if before:
-        fill.fill_int64(counters.at(KNOWN), unknown_after(known, max(before, clock.last_step(store))))
+    fill.fill_int64(counters.at(KNOWN), unknown_after(known, max(before, clock.last_step(store))))
 
 
 def _note_told(store: Any) -> None:

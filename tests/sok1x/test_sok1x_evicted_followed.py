@@ -78,6 +78,28 @@ def test_what_left_when_a_table_was_saved_is_not_known_to_the_next_process(tmp_p
     assert second.told(since, known)[2]
 
 
+@pytest.mark.parametrize("remembered", [100, 0])
+@pytest.mark.parametrize("full", [True, False])
+@pytest.mark.parametrize("way", ["saver", "manager"])
+def test_what_came_and_left_after_a_save_is_not_known_to_the_next_process(tmp_path, way, full, remembered):
+    """Who has followed the table until then has what came, and not what left, at the step that the checkpoint has."""
+    options = dict(max_capacity=12, evict_strategy="lru", remember_evicted=remembered)
+    first = Followed(tmp_path, **options)
+    first.train(*([n] for n in range(12 if full else 5)))
+    first.save(way)
+    first.session.run(first.rows.op, {first.keys: [30, 31]})  # as of the next step
+    since, known, _ = first.told(-1, {})
+    assert {30, 31} < set(known) and (0 in known) != full
+    second = Followed(tmp_path, **options)
+    second.restore(way)
+    for batch in ([], [7], [20]):
+        second.told(since, known)
+        second.train(batch)
+    since, known, _ = second.told(since, known)
+    second.train([22], [23, 24])
+    assert second.told(since, known)[2] == (remembered > 0 or not full)
+
+
 @pytest.mark.parametrize("cache", [{}, {"cache_rows": 6}])
 @pytest.mark.parametrize("way", ["saver", "manager"])
 def test_what_left_at_steps_that_trained_others_is_not_known_to_the_next_process(tmp_path, way, cache):

@@ -162,8 +162,8 @@ def test_checkpoints_go_from_tables_that_remember_keys_to_those_that_do_not_and_
                 session.run(found.op, {ids: [20]})
                 assert session.run(leave, {rows: [0]}) == 1 and len(session.run(exported)[0]) == 8
                 left, complete = sok.evicted_keys(table, -1, session)
-                assert complete == (saved > 0 and restored > 0)
-                assert left.tolist() == ([0, 1, 4] if complete else [0] if restored else [])
+                assert not complete  # keys may have left after the save, too
+                assert left.tolist() == ([0, 1, 4] if saved and restored else [0] if restored else [])
                 assert sok.evicted_keys(table, int(session.run(table.steps)) + 1, session)[1]
 
 
