@@ -65,12 +65,14 @@ def evicted_keys(variable: Any, since_step: Any, session: Optional[tf.Session] =
     Whoever follows the training drops these, and takes over what `sok.incremental_dump` has of the same step. A table
     remembers as many keys as its `remember_evicted` says, the last ones, 16 bytes each; whether that was enough is
     told. Where it was not, as with 0 since a step before keys have left last, a whole dump is needed:
-    `sok.incremental_dump` since step -1. What a checkpoint restores, or `sok.load` loads, remembers nothing. After that
-    the second result is False for steps up to the one that the table is at then, after which keys may have left before
-    it was saved, and for those that it had reached before, in the same process; a new process cannot know that others
-    had followed later steps than those of the checkpoint. An initializer that is run again begins another table, which
-    this does not tell: whoever followed needs a whole dump. Keys have left at the step at which a row inserted there
-    would have changed, as `sok.incremental_dump` says.
+    `sok.incremental_dump` since step -1. After a checkpoint is restored, or `sok.load` has loaded the table, the
+    second result is False for steps up to the one that the table is at then, at which keys may have come and left
+    before it was saved, or after. So it is up to the step that others may have from the same process: which the table
+    had reached before in the same session, or in any session of the graph training by its global step, or at which
+    this or `sok.incremental_dump` was asked there. A new process cannot know that others had followed later steps than
+    those of the checkpoint. An initializer that is run again begins another table, which this does not tell: whoever
+    followed needs a whole dump. Keys have left at the step at which a row inserted there would have changed, as
+    `sok.incremental_dump` says.
 
     Args:
         variable: a table that forgets, likewise.

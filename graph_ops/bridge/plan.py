@@ -30,7 +30,9 @@ class Plan:
     Attributes:
       number: tells it from other plans in this process.
       entries: what the ops are, a text each.
-      told: session -> what its tables have been told there of the global step: told_step.py.
+      told: session -> what its tables have been told there of the global step: told_step.py. once_told: the highest
+        step that they have been told in sessions that are gone.
+      shown: the highest step that its tables that forget have shown, by the table's name: stores/shown_steps.py.
       counted: whether `graphs` counts it; not where the library has the graph for itself.
       met: whether something of it has run together with other ranks.
       slots: of tables that grow, by the table's name: stores/known_slots.py.
@@ -40,6 +42,8 @@ class Plan:
         self.number = number
         self.entries = []
         self.told = {}
+        self.once_told = 0
+        self.shown = {}
         self.counted = True
         self.met = False
         self.slots = {}

@@ -95,6 +95,14 @@ def of(request: Any) -> Optional[Told]:
     return told
 
 
+def shown(request: Any) -> int:
+    """The highest step that runs of a request's graph have told, in any session; 0 where the graph is gone."""
+    told, of_graph = of(request), plan.get(request.plan)
+    if told is None or of_graph is None:
+        return 0
+    return max([of_graph.once_told] + [one.shown() for one in list(of_graph.told.values())])
+
+
 def _label(of_graph: plan.Plan) -> str:
     return "{}:{}".format(plan.PROCESS, of_graph.number)
 
@@ -107,7 +115,9 @@ def _forget(functions: Any, label: str) -> None:
 
 def _end(session: int) -> None:
     for of_graph in plan.all_of():
-        of_graph.told.pop(session, None)
+        told = of_graph.told.pop(session, None)
+        if told is not None:
+            of_graph.once_told = max(of_graph.once_told, told.shown())
     library.functions().end_steps(session)
 
 

@@ -8,7 +8,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.cuda_kernels import hash_index
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.registry import Operation, register
-from sok1x.graph_ops.stores import key_types
+from sok1x.graph_ops.stores import key_types, shown_steps
 from sok1x.graph_ops.stores.distinct import make_distinct
 from sok1x.graph_ops.stores.forgetting import EVICTED, KNOWN, known_since
 from sok1x.graph_ops.stores.store import request_store
@@ -67,6 +67,7 @@ class _Since(Operation):
     def run(self, request: Any, config: EvictionsConfig, world: Any, headers: Any) -> None:
         since = int(request.host_inputs[0].numpy())
         with request_store(request, config, world, exclusive=False) as store:
+            shown_steps.note(store)
             counters = store.own["counters"].read()
             ring, total = store.own.get("evicted"), int(counters[EVICTED])
             notes = np.zeros((0, 2), np.int64) if ring is None else ring.read()

@@ -6,7 +6,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.cuda_kernels import row_numbers, row_use, stamps
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.registry import Operation, register
-from sok1x.graph_ops.stores import cache, clock, row_checks
+from sok1x.graph_ops.stores import cache, clock, row_checks, shown_steps
 from sok1x.graph_ops.stores.store import request_store
 from sok1x.graph_ops.stores.table import Table
 from sok1x.graph_ops.stores.table_variables import CHANGING, OWN, STAMPS, Held, TableVariables
@@ -73,6 +73,7 @@ class _Changed(Operation):
         table = config.table
         since = int(request.host_inputs[0].numpy())
         with request_store(request, config, world, exclusive=False) as held:
+            shown_steps.note(held)
             store = held.whole()
             used = store.used()
             rows, kept, number = (request.temporary("int32", used) for _ in range(3))

@@ -8,7 +8,7 @@ import sok1x as sok
 class Followed:
     """A table, in a process of its own, of which others have what it tells them."""
 
-    def __init__(self, folder, evicts=None, **options):
+    def __init__(self, folder, evicts=None, counts=False, **options):
         sok.init()
         self.graph = tf.Graph()
         with self.graph.as_default():
@@ -21,10 +21,10 @@ class Followed:
             self.keys = tf.placeholder(tf.int64, [None])
             dense = tf.get_variable("dense", [], initializer=tf.ones_initializer())
             self.rows = sok.all2all_dense_embedding(self.table, self.keys)
-            loss, step = tf.reduce_sum(self.rows * dense), tf.train.get_or_create_global_step()
+            loss, step = tf.reduce_sum(self.rows * dense), None if counts else tf.train.get_or_create_global_step()
             optimizer = tf.train.GradientDescentOptimizer(1.0)
             self.both, self.other = [optimizer.minimize(loss, step, [one]) for one in (self.table, dense)]
-            self.exported, self.step = sok.export(self.table), step
+            self.exported, self.step = sok.export(self.table), self.table.steps if counts else step
             self.saver, self.initializer = tf.train.Saver(), tf.global_variables_initializer()
             self.session = tf.Session()
             self.session.run(self.initializer)
@@ -157,3 +157,33 @@ def test_who_follows_a_new_table_from_step_0_on_needs_no_whole_dump(tmp_path):
         model.train(batch)
         since, known, complete = model.told(since, known)
         assert complete
+
+
+@pytest.mark.parametrize("closed", [True, False])
+@pytest.mark.parametrize("asks, counts", [
+    ("all", True), ("changed", True), ("all", False), ("export", False)])  # counts: there is no global step
+@pytest.mark.parametrize("way", ["saver", "manager"])
+def test_who_has_followed_a_session_learns_that_the_next_one_goes_on_from_before(tmp_path, way, asks, counts, closed):
+    """As where a MonitoredTrainingSession recovers: it has the checkpoint, and not what came after."""
+    model = Followed(tmp_path, counts=counts, max_capacity=12, evict_strategy="lru", remember_evicted=100)
+    model.train([1], [2])
+    model.save(way)
+    model.train([10], [11], [12])
+    if asks == "all":
+        since, known, _ = model.told(-1, {})
+    else:
+        since, known = int(model.session.run(model.step)), model.has()
+    if asks == "changed":
+        assert sorted(sok.incremental_dump(model.table, -1, model.session)[0]) == sorted(known)
+    assert since == 5 and sorted(known) == [1, 2, 10, 11, 12]
+    former = model.session
+    if closed:
+        former.close()
+    model.session = tf.Session(graph=model.graph)
+    model.restore(way)
+    for batch in ([1], [2], [20], [21], [22]):
+        model.train(batch)
+        assert not model.told(since, known)[2]
+    since, known, _ = model.told(since, known)
+    model.train([23], [24, 25])
+    assert model.told(since, known)[2]
