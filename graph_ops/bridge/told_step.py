@@ -63,12 +63,13 @@ def _run(graph: tf.Graph, module: Any) -> tf.Tensor:
 
 
 @contextlib.contextmanager
-def set_outside(graph: tf.Graph) -> Iterator[None]:
-    """Inside, the tables of a graph are told a global step that has been set in no step."""
+def set_outside(graph: tf.Graph, step: int) -> Iterator[None]:
+    """Inside, the tables of a graph are told in a session that its global step, set in no step, is `step`."""
     before = [(told, told.get()) for told in list(plan.of(graph).told.values())]
     yield
     for told, then in before:
-        if told.get() != then:  # in this session
+        now = told.get()
+        if now != then and now[1] == step:  # in this session: runs of others may have told theirs another meanwhile
             told.note_set(then)
 
 

@@ -117,7 +117,7 @@ def tell_outside(session: Any) -> None:
     step = 0 if made is None else step_outside(session.graph, session)
     if step:
         told_step.hear(session.graph)
-        with told_step.set_outside(session.graph):
+        with told_step.set_outside(session.graph, step - 1):
             session.run(made[1], {made[0]: step - 2})  # as the last run before would have
         for time, found in made[2]:
             with contextlib.suppress(tf.errors.FailedPreconditionError):  # the table has no values yet

@@ -3,6 +3,8 @@ import pytest
 import tensorflow.compat.v1 as tf
 
 import sok1x as sok
+from sok1x.graph_ops.bridge import plan
+from sok1x.graph_ops.stores import clock
 
 
 class Followed:
@@ -187,3 +189,26 @@ def test_who_has_followed_a_session_learns_that_the_next_one_goes_on_from_before
     since, known, _ = model.told(since, known)
     model.train([23], [24, 25])
     assert model.told(since, known)[2]
+
+
+def test_a_session_that_trains_while_another_is_restored_has_shown_its_steps(tmp_path):
+    """What is told the one of the restored global step is not taken for what the other's runs have told it."""
+    model = Followed(tmp_path, max_capacity=12, evict_strategy="lru", remember_evicted=100)
+    other = tf.Session(graph=model.graph)
+    other.run(model.initializer)
+    model.train([1], [2])
+    for key in range(6):
+        other.run(model.both, {model.keys: [key]})
+
+    class Between:  # the other trains when the one is told
+        graph = model.graph
+
+        @staticmethod
+        def run(fetches, feed=None):
+            if str(fetches).endswith("tell_restored_step"):
+                other.run(model.both, {model.keys: [20]})
+            return model.session.run(fetches, feed)
+
+    clock.tell_outside(Between)
+    told = plan.of(model.graph).told.values()
+    assert max(one.get()[1] for one in told) == max(one.shown() for one in told) == 7
