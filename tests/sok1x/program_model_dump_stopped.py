@@ -39,7 +39,7 @@ def stop_at(part):
     stock = Talk.gather
 
     def gather(self, session, payload):
-        if part in self._what:
+        if self._call.value is not None and part in self._call.value.what:
             Talk.gather = stock
             raise Stopped()
         return stock(self, session, payload)
