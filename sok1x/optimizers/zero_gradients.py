@@ -24,17 +24,13 @@ def watch() -> None:
         >>> zero_gradients.watch()
     """
     if not V2:  # contrib may be imported later, but before its optimizer has another one apply gradients
-        wrapping.wrap(tf.train.Optimizer, "apply_gradients", _contrib_too)
+        wrapping.call_before(tf.train.Optimizer, "apply_gradients", _watch_contrib)
 
 
-def _contrib_too(stock: Callable[..., Any]) -> Callable[..., Any]:
-    def apply_gradients(self: Any, *args: Any, **kwargs: Any) -> Any:
-        contrib = sys.modules.get(_MULTITASK)
-        if contrib is not None:
-            wrapping.wrap(contrib, "_is_all_zeros", _on_all_ranks)
-        return stock(self, *args, **kwargs)
-
-    return apply_gradients
+def _watch_contrib() -> None:
+    contrib = sys.modules.get(_MULTITASK)
+    if contrib is not None:
+        wrapping.wrap(contrib, "_is_all_zeros", _on_all_ranks)
 
 
 def _on_all_ranks(stock: Callable[..., Any]) -> Callable[..., Any]:

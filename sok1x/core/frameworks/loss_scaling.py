@@ -39,17 +39,13 @@ def watch() -> None:
     if KerasLossScaleOptimizer is not None:
         wrapping.wrap(KerasLossScaleOptimizer, "apply_gradients", _known_to_average)
     if not V2:  # contrib may be imported later, but before its optimizer has another one compute gradients
-        wrapping.wrap(tf.train.Optimizer, "compute_gradients", _contrib_too)
+        wrapping.call_before(tf.train.Optimizer, "compute_gradients", _watch_contrib)
 
 
-def _contrib_too(stock: Callable[..., Any]) -> Callable[..., Any]:
-    def compute_gradients(self: Any, *args: Any, **kwargs: Any) -> Any:
-        contrib = sys.modules.get(_CONTRIB)
-        if contrib is not None:
-            wrapping.wrap(contrib.LossScaleOptimizer, "apply_gradients", _agreed_steps)
-        return stock(self, *args, **kwargs)
-
-    return compute_gradients
+def _watch_contrib() -> None:
+    contrib: Any = sys.modules.get(_CONTRIB)
+    if contrib is not None:
+        wrapping.wrap(contrib.LossScaleOptimizer, "apply_gradients", _agreed_steps)
 
 
 def _known_to_average(stock: Callable[..., Any]) -> Callable[..., Any]:

@@ -41,6 +41,41 @@ def wrap(owner: Any, name: str, around: Callable[[Any], Any]) -> None:
     setattr(owner, name, staticmethod(made) if isinstance(vars(owner).get(name), staticmethod) else made)
 
 
+def call_before(owner: Any, name: str, first: Callable[[], None]) -> None:
+    """Has a function be called before what an owner has under a name, whenever that is.
+
+    So what may be imported later can be wrapped before it is used.
+
+    Args:
+        owner, name: as for `wrap`.
+        first: the same object at every call.
+
+    Example:
+        >>> import types
+        >>> from sok1x.core.frameworks import wrapping
+        >>> seen = []
+        >>> def note():
+        ...     seen.append("called")
+        >>> module = types.SimpleNamespace(next=lambda number: number + 1)
+        >>> wrapping.call_before(module, "next", note)
+        >>> module.next(2), seen
+        (3, ['called'])
+    """
+    wrap(owner, name, _calling(first))
+
+
+@functools.lru_cache(maxsize=None)
+def _calling(first: Callable[[], None]) -> Callable[[Any], Any]:
+    def around(stock: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            first()
+            return stock(*args, **kwargs)
+
+        return called
+
+    return around
+
+
 def stock_of(function: Any) -> Any:
     """The function that was there before any of ours was put around it; one of no wrapper's is given back.
 
