@@ -88,42 +88,93 @@ SOK_KERNEL sok1x_group_combine(const CombineMember* members, const i64* SOK_REST
   combine_tiles<false>(members, starts, count, tiles);
 }
 
-// What members are, as a rule: rows and sums of 32-bit floats that lie side by side, in fours, and no weights. A warp's
-// tile is one bag for each of its teams. 56 registers in place of 80: more warps wait for memory at a time.
+// The sum or mean of a bag of 32-bit floats that lie side by side, in fours: the four numbers from c on.
+SOK_DEVICE Vec<4> combine_plain_bag(const CombineMember& m, i64 b, int c) {
+  const int AHEAD = 4;
+  const float* SOK_RESTRICT const source = (const float*)m.source.base;
+  const i32* SOK_RESTRICT const rows = m.inverse;
+  const int dim = (int)m.dim;
+  const i64 first = max(0ll, min(m.n_keys, m.offsets[b])), last = max(first, min(m.n_keys, m.offsets[b + 1]));
+  Vec<4> sum = zero_vec<4>();
+  for (i64 k = first; k < last; k += AHEAD) {
+    i32 row[AHEAD];
+    Vec<4> value[AHEAD];
+#pragma unroll
+    for (int a = 0; a < AHEAD; ++a) row[a] = k + a < last ? rows[k + a] : -1;
+#pragma unroll
+    for (int a = 0; a < AHEAD; ++a) {
+      if (row[a] >= 0) value[a] = load_vec<4>(source + (i64)row[a] * dim + c);
+    }
+#pragma unroll
+    for (int a = 0; a < AHEAD; ++a) {
+      if (row[a] < 0) continue;
+      for (int w = 0; w < 4; ++w) sum.lane[w] = sum.lane[w] + value[a].lane[w];
+    }
+  }
+  if (m.mean && last > first) {
+    const float keys = (float)(last - first);
+    for (int w = 0; w < 4; ++w) sum.lane[w] = sum.lane[w] / keys;
+  }
+  return sum;
+}
+
+// What members are, as a rule: such rows and sums, and no weights. A warp's tile is one bag for each of its teams. 64
+// registers in place of 80: more warps wait for memory at a time.
 SOK_KERNEL sok1x_group_plain_combine(const CombineMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts,
                                      i64 count, i64 tiles) {
-  const int AHEAD = 4;
   SOK_GROUP_TILES(tile, tiles) {
     const i64 t = part_of(starts, count, tile);
     const CombineMember& m = members[t];
     const int dim = (int)m.dim, lanes = lanes_of_row(dim);
     const i64 b = (tile - starts[t]) * (32 / lanes) + warp_lane() / lanes;
     if (b >= m.n_bags) continue;
-    const float* SOK_RESTRICT const source = (const float*)m.source.base;
-    const i32* SOK_RESTRICT const rows = m.inverse;
-    const i64 first = max(0ll, min(m.n_keys, m.offsets[b])), last = max(first, min(m.n_keys, m.offsets[b + 1]));
     for (int c = (warp_lane() & (lanes - 1)) * 4; c < dim; c += lanes * 4) {
-      Vec<4> sum = zero_vec<4>();
-      for (i64 k = first; k < last; k += AHEAD) {
-        i32 row[AHEAD];
-        Vec<4> value[AHEAD];
+      store_vec<4>((float*)m.out.base + b * dim + c, combine_plain_bag(m, b, c));
+    }
+  }
+}
+
+// The same where few bags have more than one key: the rows of SHORT_BAGS bags are asked for before the first is
+// written. What has more keys is summed then.
+SOK_KERNEL sok1x_group_short_combine(const CombineMember* SOK_RESTRICT members, const i64* SOK_RESTRICT starts,
+                                     i64 count, i64 tiles) {
+  SOK_GROUP_TILES(tile, tiles) {
+    const i64 t = part_of(starts, count, tile);
+    const CombineMember& m = members[t];
+    const float* SOK_RESTRICT const source = (const float*)m.source.base;
+    float* SOK_RESTRICT const out = (float*)m.out.base;
+    const int dim = (int)m.dim, lanes = lanes_of_row(dim), apart = 32 / lanes;
+    const i64 begin = (tile - starts[t]) * (SHORT_BAGS * apart) + warp_lane() / lanes;
+    const int NOTHING = -1, LONGER = -2;
+    i32 row[SHORT_BAGS];
+    bool longer = false;
 #pragma unroll
-        for (int a = 0; a < AHEAD; ++a) row[a] = k + a < last ? rows[k + a] : -1;
+    for (int r = 0; r < SHORT_BAGS; ++r) {
+      const i64 b = begin + r * apart;
+      row[r] = NOTHING;
+      if (b >= m.n_bags) continue;
+      const i64 first = max(0ll, min(m.n_keys, m.offsets[b])), last = max(first, min(m.n_keys, m.offsets[b + 1]));
+      if (last > first) row[r] = last > first + 1 ? LONGER : max(NOTHING, m.inverse[first]);
+      longer |= row[r] == LONGER;
+    }
+    for (int c = (warp_lane() & (lanes - 1)) * 4; c < dim; c += lanes * 4) {
+      Vec<4> value[SHORT_BAGS];
 #pragma unroll
-        for (int a = 0; a < AHEAD; ++a) {
-          if (row[a] >= 0) value[a] = load_vec<4>(source + (i64)row[a] * dim + c);
-        }
-#pragma unroll
-        for (int a = 0; a < AHEAD; ++a) {
-          if (row[a] < 0) continue;
-          for (int w = 0; w < 4; ++w) sum.lane[w] = sum.lane[w] + value[a].lane[w];
-        }
+      for (int r = 0; r < SHORT_BAGS; ++r) {
+        value[r] = zero_vec<4>();
+        if (row[r] >= 0) value[r] = load_vec<4>(source + (i64)row[r] * dim + c);
       }
-      if (m.mean && last > first) {
-        const float keys = (float)(last - first);
-        for (int w = 0; w < 4; ++w) sum.lane[w] = sum.lane[w] / keys;
+#pragma unroll
+      for (int r = 0; r < SHORT_BAGS; ++r) {
+        const i64 b = begin + r * apart;
+        for (int w = 0; w < 4; ++w) value[r].lane[w] = 0.0f + value[r].lane[w];  // as a sum that began from 0: no -0
+        if (b < m.n_bags && row[r] != LONGER) store_vec<4>(out + b * dim + c, value[r]);
       }
-      store_vec<4>((float*)m.out.base + b * dim + c, sum);
+      if (!longer) continue;
+#pragma unroll 1
+      for (i64 b = begin; b < min(m.n_bags, begin + SHORT_BAGS * apart); b += apart) {
+        if (m.offsets[b + 1] > m.offsets[b] + 1) store_vec<4>(out + b * dim + c, combine_plain_bag(m, b, c));
+      }
     }
   }
 }

@@ -7,6 +7,7 @@ from .backend import INT64, POINTER, family
 declare = family(__name__)
 declare("group_combine", None, POINTER, POINTER, INT64, INT64, threads=lambda a: 32 * a[3])
 declare("group_plain_combine", None, POINTER, POINTER, INT64, INT64, threads=lambda a: 32 * a[3])
+declare("group_short_combine", None, POINTER, POINTER, INT64, INT64, threads=lambda a: 32 * a[3], block=128)
 declare("group_weighted_combine", None, POINTER, POINTER, INT64, INT64, threads=lambda a: 32 * a[3])
 declare("group_combine_member_bytes", INT64)
 

@@ -18,6 +18,7 @@ struct Slot;  // of a hash index: hash_index.cuh
 // that are summed one after the other, and rows that an optimizer moves (as kAdamRows in adam_rows.cuh).
 #define GATHER_ROWS 4
 #define COMBINE_BAGS 2
+#define SHORT_BAGS 4
 #define UPDATE_ROWS 2
 
 // In place of a `mean` of 1, of bags with weights: they are divided by the root of the sum of the weights' squares.

@@ -104,11 +104,17 @@ Kernel combine_kernel(const CombineMember* members, i64 count) {
     return plain_rows(m.source, m.source_half, m.dim) && plain_rows(m.out, m.out_half, m.dim);
   };
   if (std::any_of(members, members + count, weighted)) return WEIGHTED_COMBINE;
-  return std::all_of(members, members + count, plain) ? PLAIN_COMBINE : COMBINE;
+  if (!std::all_of(members, members + count, plain)) return COMBINE;
+  i64 keys = 0, bags = 0;
+  for (i64 t = 0; t < count; ++t) {
+    keys += members[t].n_keys;
+    bags += members[t].n_bags;
+  }
+  return keys <= bags ? SHORT_COMBINE : PLAIN_COMBINE;
 }
 
 std::vector<i64> combine_tiles(const CombineMember* members, i64 count, Kernel kernel) {
-  const i64 bags = kernel == PLAIN_COMBINE ? 1 : COMBINE_BAGS;
+  const i64 bags = kernel == PLAIN_COMBINE ? 1 : kernel == SHORT_COMBINE ? SHORT_BAGS : COMBINE_BAGS;
   return running_sum(count, [=](i64 t) {
     return (members[t].n_bags * row_lanes(members[t].dim) + 32 * bags - 1) / (32 * bags);
   });

@@ -23,12 +23,13 @@ class Combined:
         bags: of each member, the number of keys of each of its bags.
         ranks: 0: rows and sums lie side by side; otherwise in so many blocks.
         weighted: the part of the members that have weights.
+        kinds: 0: rows and sums are float32, 1: sums are float16, 2: both are; of each member, or drawn.
     """
 
-    def __init__(self, random, dims, bags, ranks=0, align=16, weighted=0.0):
+    def __init__(self, random, dims, bags, ranks=0, align=16, weighted=0.0, kinds=None):
         self.arena, self.count, self.dims = Arena(), len(dims), np.array(dims, np.int64)
         self.offsets = [np.concatenate([[0], np.cumsum(one)]).astype(np.int64) for one in bags]
-        kinds = random.randint(0, 3, self.count)  # float32, float32 to float16, float16
+        kinds = random.randint(0, 3, self.count) if kinds is None else kinds
         self.source_half, self.out_half = kinds == 2, kinds > 0
         self.mean = random.randint(0, 2, self.count)
         self.rows = [random.standard_normal((random.choice([1, 5, 200]), dim)).astype(
@@ -130,6 +131,25 @@ def test_members_with_weights(seed, ranks, align, weighted):
 def test_all_dims_side_by_side(seed, ranks):
     random = np.random.RandomState(seed)
     Combined(random, DIMS, [random.randint(0, 6, 70) for _ in DIMS], ranks).check()
+
+
+@pytest.mark.parametrize("keys", ["as many as bags at most", "more"])
+def test_float32_rows_in_fours_side_by_side(seed, keys):
+    """What has kernels of its own on a GPU: one where few bags have more than one key, one where many have."""
+    random = np.random.RandomState(seed)
+    dims = np.array([dim for dim in DIMS if dim % 4 == 0])
+    lengths, count = ([0, 0, 1, 1, 1, 2], size(500)) if keys != "more" else (range(9), size(90))
+    bags = [random.choice(lengths, count) for _ in dims]
+    if keys != "more":
+        bags[0] = np.ones(size(333), np.int64)
+        bags[-1][:3] = [0, len(bags[-1]) // 4, 2]  # one is long, and half of the rest are empty
+        bags[-1][3:] = random.permutation(len(bags[-1]) - 3) % 2
+    combined = Combined(random, dims, bags, kinds=np.zeros(len(dims), np.int64))
+    few = sum(one.sum() for one in bags) <= sum(map(len, bags))
+    assert few == (keys != "more")
+    for rows in combined.rows:
+        rows[0] = -0.0
+    combined.check()
 
 
 def test_a_member_that_is_shared_out_over_threads(seed):
