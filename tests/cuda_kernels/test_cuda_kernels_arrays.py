@@ -1,4 +1,5 @@
 """`Array`s: views of them, and what wrappers say of those that do not fit."""
+import gc
 import weakref
 
 import numpy as np
@@ -149,3 +150,15 @@ def test_rows_of_another_length_do_not_move():
 def test_an_int_where_an_array_is_wanted_is_no_address():
     with pytest.raises(AttributeError):
         gather.gather(*[of_numpy(array).pointer for array in (new(F32, 3, 2), new(I32, 2), new(F32, 2, 2))])
+
+
+def test_numpy_of_any_size_leaves_nothing_to_the_collector():
+    values = np.arange(300.0)
+    gc.collect()
+    gc.disable()
+    try:
+        for n in range(1, 300):
+            assert of_numpy(values[:n]).numpy()[-1] == n - 1
+        assert gc.collect() < 50
+    finally:
+        gc.enable()
