@@ -267,6 +267,7 @@ class Request:
         self.finished = True
         if self._arena is not None:
             self._arena.end()
+            self._arena = None  # it knows this request: each would keep the other until Python collects garbage
         self._inputs_at = self._inputs = self._host_inputs = self.state = None
 
     @staticmethod
