@@ -83,7 +83,8 @@ def shared_embedding_columns(categorical_columns: Iterable[Any], dimension: int,
     """`tf.feature_column.shared_embedding_columns` with one table of ours for all of them.
 
     Unlike TensorFlow's, they go into `tf.keras.layers.DenseFeatures` too. In a graph the table belongs to the name of
-    the collection: whatever resolves one of the columns shares it.
+    the collection: whatever resolves one of the columns shares it. Keras' layers give the variable that name, as of
+    `tf.compat.v2.feature_column.shared_embeddings`; all others `SCOPE/NAME/embedding_weights`.
 
     Args:
         categorical_columns: of one kind and number of buckets, or all of `categorical_column_with_embedding` with equal
@@ -224,8 +225,8 @@ class TableColumn(v2.EmbeddingColumn):
     def create_state(self, state_manager: Any) -> None:
         """Makes the table, for a layer."""
         layer = state_manager._layer
-        with tables.scope_of(layer, self._var_scope_name):
-            table = self._table(state_manager._trainable, None)
+        with tables.scope_of(layer, self._var_scope_name), tables.shared_scope_of(layer, self.shared, _WEIGHTS) as name:
+            table = self._table(state_manager._trainable, None, name)
         state_manager._cols_to_vars_map[self][_WEIGHTS] = table
         if layer is not None:
             tables.add_to_layer(layer, self.name, table)
@@ -270,9 +271,9 @@ class TableColumn(v2.EmbeddingColumn):
         table = self._table(trainable, weight_collections)
         return self._looked_up(table, pair, trainable, inputs), pair
 
-    def _table(self, trainable: bool, collections: Any) -> EmbeddingVariable:
+    def _table(self, trainable: bool, collections: Any, name: str = _WEIGHTS) -> EmbeddingVariable:
         def make() -> EmbeddingVariable:
-            return tables.get(_WEIGHTS, self.categorical_column, self.dimension, self.initializer,
+            return tables.get(name, self.categorical_column, self.dimension, self.initializer,
                               self.trainable and trainable, collections)
 
         if not self.shared:

@@ -1,5 +1,6 @@
 """The table of a feature column, under the name that TensorFlow's variable would have."""
 import contextlib
+import copy
 import re
 from typing import Any, Iterable, Iterator, Optional
 
@@ -7,15 +8,21 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.core import joining
+from sok1x.core.eagerly import eager
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.core.frameworks import keras_attributes
+from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.options import initializers
-from sok1x.core.tables import scoped_tables
+from sok1x.core.tables import scoped_tables, table_root
 from sok1x.deeprec import stepping, variables
 from sok1x.feature_column.key_column import key_column_of
 from sok1x.graph_ops.bridge.tensorflow_versions import dense_features_v2, is_eager_outside, variable_scope
 from sok1x.graph_ops.bridge.tensorflow_versions import keras_backend as backend
 from sok1x.variable import Variable
+
+# Scopes, or layers, of canned Estimators: there TensorFlow's shared columns are those of `shared_embedding_columns`,
+# and in Keras' layers those of `shared_embeddings`.
+_CANNED = ("input_from_feature_columns", "linear_model")
 
 
 def get(name: str, categorical_column: Any, dimension: int, initializer: Any, trainable: bool,
@@ -126,6 +133,48 @@ def scope_of(layer: Any, column: str) -> Iterator[None]:
         if layer is not None and is_eager_outside():
             for name in set(store) - before:
                 del store[name]
+
+
+@contextlib.contextmanager
+def shared_scope_of(layer: Any, shared: Optional[str], name: str) -> Iterator[str]:
+    """Inside `scope_of`: the variable scope in which a table that columns share is made, whichever comes first.
+
+    TensorFlow's scope has the name of the column that makes the table; so had tables before, which checkpoints of then
+    and initial rows know by that name.
+
+    Args:
+        layer: as for `scope_of`.
+        shared: the name of what is shared; None: nothing is, and nothing changes.
+        name: what the table is called below the scope, where that has the column's name.
+
+    Returns:
+        What it is called below this scope.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x.feature_column import tables
+        >>> layer = tf.keras.layers.Layer(name="tower")
+        >>> with tf.Graph().as_default(), tf.variable_scope("model/tower/ad_shared_embedding"):
+        ...     with tables.shared_scope_of(layer, "ads", "embedding_weights") as name:
+        ...         tf.get_variable_scope().name, name
+        ('model', 'ads')
+    """
+    scope = copy.copy(tf.get_variable_scope())
+    above, within, _ = ("/" + scope.name).rpartition("/{}/".format(getattr(layer, "name", "")))
+    if shared is None or not within:
+        yield name
+        return
+    former: Optional[str] = "{}/{}".format(scope.name, name)
+    if any(former == one.table.kit_name for one in eager.collected(
+            tf.get_default_graph(), GraphKeys.GLOBAL_EMBEDDING_VARIABLES) if hasattr(one, "table")):
+        former = None  # its initial rows are to be others than that one's
+    shared = re.sub("[^A-Za-z0-9_.-]", "_", shared)
+    if layer.name in _CANNED or above.rpartition("/")[2] in _CANNED:
+        scope._name = "{}/{}/{}".format(above, layer.name, shared).lstrip("/")
+    else:
+        scope._name, name = above.lstrip("/"), shared
+    with tf.variable_scope(scope, auxiliary_name_scope=False), table_root.former.entered(former):
+        yield name
 
 
 def add_to_layer(layer: Any, name: str, table: EmbeddingVariable, only_rows: bool = False) -> None:

@@ -101,11 +101,13 @@ def test_what_a_former_name_is():
             self.table, self.m_var_name = type("Table", (), {"name": name}), m_var_name
 
     tables = [Given("ads/EmbeddingVariable", "EmbeddingVariable"), Given("EmbeddingVariable_1", "EmbeddingVariable_1"),
-              Given("ads/EmbeddingVariable_1", "EmbeddingVariable_2")]
+              Given("ads/EmbeddingVariable_1", "EmbeddingVariable_2"),
+              Given("ab", "tower/a_shared_embedding")]
     for name, then in (("ads/EmbeddingVariable", "EmbeddingVariable"),
                        ("slot:ads/EmbeddingVariable/Adam", "slot:EmbeddingVariable/Adam"),
                        ("training/Adam/ads/EmbeddingVariable_1/m", "training/Adam/EmbeddingVariable_2/m"),
                        ("EmbeddingVariable_1/steps", "EmbeddingVariable_1/steps"), ("ads/kernel", "ads/kernel"),
+                       ("slot:lab/ab/m", "slot:lab/tower/a_shared_embedding/m"), ("lab/m", "lab/m"),
                        ("loads/EmbeddingVariable", "loads/EmbeddingVariable"), ("rows", "rows")):
         assert former_names.former(name, tables) == then
 

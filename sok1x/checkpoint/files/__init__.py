@@ -9,7 +9,7 @@ A table's shard:
     writing           a table's rows to files
     reading           a table's rows from those of any number of ranks
     admission_counts  which keys have been asked for, from those
-    former_names      what tables were called before layers' names were in their names
+    former_names      what tables were called in earlier releases
     slot_names        slots that optimizers call otherwise in a graph and eagerly
     strays            keys that several ranks had
     table_rows        a whole table of all ranks, in the order in which it is exported

@@ -1,8 +1,9 @@
-"""Names that tables and their slots were saved under before the names of layers were in them.
+"""Names that tables and their slots were saved under by earlier releases.
 
 The table of a layer 'ads' is 'ads/EmbeddingVariable', and its slot 'ads/EmbeddingVariable/Adam'. It was
 'EmbeddingVariable' and a number, SOK's name of it (its `m_var_name`); so it still is where the layer has no name.
-Where a checkpoint has nothing under a variable's name, what it has under the former one is restored.
+The table of shared feature columns had in Keras' layers the name of the column that came first, which is its
+`m_var_name`. Where a checkpoint has nothing under a variable's name, what it has under the former one is restored.
 """
 import contextlib
 import os
@@ -29,7 +30,9 @@ def former(name: str, tables: Iterable[Any]) -> str:
     for table in tables:
         now, then = table.table.name, table.m_var_name
         at = whole.find(now + "/")
-        if now != then and at >= 0 and whole[at - 1:at] in ("", "/", ":"):
+        while at > 0 and whole[at - 1] not in "/:":
+            at = whole.find(now + "/", at + 1)
+        if now != then and at >= 0:
             return (whole[:at] + then + whole[at + len(now):])[:-1]
     return name
 

@@ -5,7 +5,11 @@ from typing import Iterator
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.eagerly import eager, strategies
+from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge.tensorflow_versions import deprecation, tf_ops
+from sok1x.graph_ops.stores.table import Table
+
+former = ThreadScope()  # what a table that is made inside was called by an earlier sok1x; None: nothing else
 
 
 @contextlib.contextmanager
@@ -53,3 +57,22 @@ def unique_name(name: str, taken: bool = False) -> str:
     if tf.executing_eagerly():
         return eager.unique_name(name)
     return str(tf.get_default_graph().unique_name(name, mark_as_used=taken))
+
+
+def known_as(table: Table) -> Table:
+    """A table's description, by which checkpoints and initial rows know it by its former name too.
+
+    Args:
+        table: the description.
+
+    Returns:
+        The same, or one that has a name in `former` besides.
+
+    Example:
+        >>> from sok1x.core.tables import table_root
+        >>> from sok1x.graph_ops.stores.table import HASHED, Initializer, Table
+        >>> with table_root.former.entered("ad_shared_embedding/embedding_weights"):
+        ...     table_root.known_as(Table("ads", 8, 4, HASHED, "int64", Initializer("constant", 1.0, 0.0))).kit_name
+        'ad_shared_embedding/embedding_weights'
+    """
+    return table if former.value in (None, table.name) else table._replace(counted_name=former.value)

@@ -1,0 +1,92 @@
+"""The table that feature columns share: named as TensorFlow's, whichever column comes first, and formerly after it."""
+import os
+
+import numpy as np
+import pytest
+import tensorflow
+import tensorflow.compat.v1 as tf
+from ranks import run_ranks
+
+import sok1x as sok
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+FEATURES = {name: np.array([[1], [2]]) for name in "abc"}
+
+
+@pytest.fixture(autouse=True)
+def joined():
+    sok.init()
+
+
+def identity(name):
+    return tf.feature_column.categorical_column_with_identity(name, 5)
+
+
+def shared(side, name="goods", of="ba"):
+    return side([identity(one) for one in of], 4, shared_embedding_collection_name=name)
+
+
+def names(variables):
+    return [one.op.name for one in variables]
+
+
+@pytest.mark.parametrize("name", ["goods", None])
+def test_a_keras_layer_names_it_as_tensorflows_shared_embeddings(name):
+    found = []
+    for side in (sok.feature_column.shared_embedding_columns, tensorflow.compat.v2.feature_column.shared_embeddings):
+        for order in (slice(None), slice(None, None, -1), slice(1)):
+            with tf.Graph().as_default():
+                features = {one: tf.constant(value) for one, value in FEATURES.items()}
+                with tf.variable_scope("model"):
+                    for column in shared(side, name)[order]:
+                        tf.keras.layers.DenseFeatures([column])(features)
+                found.append(names(tf.trainable_variables()))
+    assert found == [["model/" + (name or "a_b_shared_embedding")]] * 6
+
+
+@pytest.mark.parametrize("canned", ["DNNClassifier", "LinearClassifier"])
+def test_a_canned_estimator_names_it_as_tensorflows_shared_embedding_columns(canned, tmp_path):
+    found = []
+    for side in (sok.feature_column, tf.feature_column):
+        columns = shared(side.shared_embedding_columns) + shared(side.shared_embedding_columns, "others", "c")
+        options = {"hidden_units": [3]} if canned.startswith("DNN") else {}
+        made = getattr(tf.estimator, canned)(
+            feature_columns=columns, model_dir=str(tmp_path / side.__name__), **options)
+        made.train(lambda: tf.data.Dataset.from_tensors((FEATURES, np.array([[0.0], [1.0]], np.float32))))
+        found.append(sorted(one for one in made.get_variable_names() if one.endswith("/embedding_weights")))
+    assert found[0] == found[1] and len(found[0]) == 2
+
+
+def test_another_program_restores_it_by_another_column(tmp_path):
+    found = []
+    for order in ("ab", "ba", "b"):
+        with tf.Graph().as_default(), tf.Session() as session:
+            columns = dict(zip("ab", shared(sok.feature_column.shared_embedding_columns, of="ab")))
+            layers = {one: tf.keras.layers.DenseFeatures([columns[one]])(
+                {one: tf.constant(FEATURES[one])}) for one in order}
+            saver = tf.train.Saver()
+            session.run(tf.global_variables_initializer())
+            if found:
+                saver.restore(session, str(tmp_path / "model"))
+            else:
+                saver.save(session, str(tmp_path / "model"))
+            found.append(session.run(layers["b"]))
+    assert all(np.array_equal(one, found[0]) for one in found) and found[0].any()
+
+
+def test_tables_that_one_column_would_have_named_begin_each_for_itself():
+    """What a table was called is of no other one: rows begin as functions of it."""
+    with tf.Graph().as_default(), tf.Session() as session:
+        layers = []
+        for name, of in (("ones", "ab"), ("others", "ac")):
+            columns = shared(sok.feature_column.shared_embedding_columns, name, of)
+            layers.append(tf.keras.layers.DenseFeatures(columns[:1], name="tower")({"a": tf.constant(FEATURES["a"])}))
+        session.run(tf.global_variables_initializer())
+        one, other = session.run(layers)
+    assert (one != other).all()
+
+
+@pytest.mark.parametrize("ranks", [0, 2])
+def test_checkpoints_of_when_the_first_column_named_it_are_restored(ranks, tmp_path):
+    finished = run_ranks(ranks, os.path.join(HERE, "program_shared_columns.py"), tmp_path, timeout=200)
+    assert finished.out.count(" ok") == 3 * max(1, ranks), str(finished)
