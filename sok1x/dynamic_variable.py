@@ -35,7 +35,8 @@ class DynamicVariable(PlacedVariable):
     It is a resource variable of this rank's rows, [V, D], in TensorFlow's collections, beside an index: initializers,
     `session.run`, `tf.gradients`, savers, and optimizers take it. V is the rows that there is memory for now, of which
     `size` says how many are in use; of a table with a cache V is the cache's. Optimizers of TensorFlow's that must
-    know V when the graph is built say that they want to be wrapped, in `sok.OptimizerWrapper`.
+    know V when the graph is built say that they want to be wrapped: in `sok.DistributedOptimizer` or, for tables alone,
+    `sok.OptimizerWrapper`.
 
     A training lookup gives every key a row that has none; where rows run out, all variables of the table get larger:
     V doubles, or becomes `max_capacity`. That costs a copy, and for its time half a variable's memory more for each

@@ -14,6 +14,8 @@ from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, V2, Var
 from sok1x.graph_ops.operations import embedding
 from sok1x.optimizers import branched_steps, clipping, gradients, keras_clips, summed_before, unfit
 from sok1x.optimizers.distinct_rows import KnowsDistinctRows
+from sok1x.optimizers.slots_of_tables import SlotsOfTables
+from sok1x.optimizers.wrapper import OptimizerWrapper
 
 _prepared = followed()  # its value is the optimizer whose gradients are
 
@@ -27,6 +29,8 @@ def DistributedOptimizer(optimizer: Any, average: bool = True, clip_norm: Any = 
     tf.train's optimizers average in `compute_gradients`, tf.keras' where they compute gradients too (`get_gradients`,
     `minimize`, `get_updates`), so clipping after it sees averages; `apply_gradients` averages what did not come that
     way, for instance from `tf.gradients`.
+
+    Those of tf.train that must know how many rows a table has, as FtrlOptimizer, train tables that grow here.
 
     Clipping by norms must know of all ranks' rows: `clip_norm` here, `sok1x.clip_by_global_norm` between
     `compute_gradients` and `apply_gradients`, and `clipnorm` of a tf.keras optimizer inside this one do.
@@ -44,7 +48,8 @@ def DistributedOptimizer(optimizer: Any, average: bool = True, clip_norm: Any = 
         configuration are the same.
 
     Raises:
-        TypeError: optimizer is none, or one that Horovod or this function has made; or clip_norm is no number.
+        TypeError: optimizer is none, or one that Horovod, `OptimizerWrapper` or this function has made; or clip_norm
+            is no number.
         ValueError: clip_norm is 0 or less.
 
     Example:
@@ -67,6 +72,9 @@ def DistributedOptimizer(optimizer: Any, average: bool = True, clip_norm: Any = 
     base = type(optimizer)
     if isinstance(optimizer, _Distributed):
         raise TypeError("DistributedOptimizer: got an optimizer that it has made already, expected a plain one")
+    if isinstance(optimizer, OptimizerWrapper):
+        raise TypeError("DistributedOptimizer: got an OptimizerWrapper, expected the optimizer that it was made of, or "
+                        "the other way round: sok1x.OptimizerWrapper(sok1x.DistributedOptimizer(optimizer))")
     if _of_horovod(base):
         raise TypeError("DistributedOptimizer: got Horovod's DistributedOptimizer, expected a plain optimizer: this "
                         "one averages dense gradients, over Horovod if that is initialized, and leaves tables alone")
@@ -227,7 +235,7 @@ class _Distributed(KnowsDistinctRows):
         return apply_prepared(self, prepare(self, grads_and_vars), *args, **kwargs)
 
 
-class _DistributedTrain(_Distributed):
+class _DistributedTrain(SlotsOfTables, _Distributed):
     def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
         """As the optimizer's own, averaged."""
         return summed_before.given(self, gradients.average(

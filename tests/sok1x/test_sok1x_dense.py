@@ -70,6 +70,8 @@ def test_what_is_no_optimizer(wrong):
 def test_twice_is_refused():
     with pytest.raises(TypeError, match="has made already"):
         sok.DistributedOptimizer(sok.DistributedOptimizer(v1.train.AdamOptimizer()))
+    with pytest.raises(TypeError, match=r"the other way round: sok1x.OptimizerWrapper\(sok1x.DistributedOptimizer\("):
+        sok.DistributedOptimizer(sok.OptimizerWrapper(v1.train.AdamOptimizer()))
 
 
 def exchanges(made):

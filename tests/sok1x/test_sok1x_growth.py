@@ -1,5 +1,6 @@
 """What a growth does besides: it waits for nothing, and is the same where others have a slot at the time."""
 import contextlib
+import os
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from sok1x.graph_ops.groups import dense_lookup
 from sok1x.graph_ops.operations import local_lookup
 from sok1x.graph_ops.stores.hashed_store import HashedStore
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 ROWS = 16
 
 
@@ -110,7 +112,6 @@ def test_what_a_group_has_found_to_need_more_rows_is_not_looked_up_again(monkeyp
         assert grown.tobytes() == fixed.tobytes()
 
 
-
 def test_optimizers_that_ask_how_many_rows_there_are():
     """In a process of its own: where sok.deeprec or feature columns have been, all optimizers take such tables."""
     finished = run_ranks(0, """
@@ -123,8 +124,14 @@ for kind in (tf.train.FtrlOptimizer, tf.train.ProximalAdagradOptimizer):
         try:
             kind(0.1).minimize(loss, var_list=[table])
         except ValueError as error:
-            assert "'users' grows" in str(error) and "wrap it: sok1x.OptimizerWrapper(optimizer)" in str(error), error
+            assert "'users' grows" in str(error) and "wrap it: sok1x.DistributedOptimizer(opt" in str(error), error
             sok.OptimizerWrapper(kind(0.1)).apply_gradients([(tf.gradients(loss, table)[0], table)])
             print("refused")
 """, timeout=120)
     assert finished.out.count("refused") == 2, str(finished)
+
+
+@pytest.mark.parametrize("ranks", [0, 2])
+def test_those_optimizers_train_what_grows_and_dense_variables_in_a_distributed_optimizer(ranks, seed):
+    finished = run_ranks(ranks, os.path.join(HERE, "program_distributed_growing.py"), seed, timeout=300)
+    assert finished.out.count(" ok") == 9 * max(1, ranks), str(finished)

@@ -32,7 +32,8 @@ class GrowingRows(tf.Dimension):
         """Raises the ValueError that tells whoever must know V what to do."""
         raise ValueError((
             "table '{}' grows, so the number of its rows is not known when the graph is built, and got asked for. If "
-            "it was an optimizer that asked, wrap it: sok1x.OptimizerWrapper(optimizer)").format(self._table))
+            "it was an optimizer that asked, wrap it: sok1x.DistributedOptimizer(optimizer), or for tables alone "
+            "sok1x.OptimizerWrapper(optimizer)").format(self._table))
 
     __int__ = __long__ = __index__ = refuse
 
