@@ -26,7 +26,9 @@ def refusal(table: str) -> ValueError:
         "tf.train.init_from_checkpoint, tf.train.warm_start and an Estimator's warm_start_from cannot start table "
         "'{}': its rows mean nothing without their keys. Leave it out there (vars_to_warm_start, assignment_map), and "
         "restore it by a Saver when the session starts: sok.Scaffold(..., init_fn=lambda scaffold, session: "
-        "saver.restore(session, path)), where saver = tf.train.Saver([the table, ...]) was made with the graph. (Give "
+        "saver.restore(session, path)), where saver = tf.train.Saver([the table, ...]) was made with the graph. A "
+        "checkpoint that sok1x has not saved has rows without keys, which no Saver takes: read them by "
+        "tf.train.load_checkpoint, and run there sok.assign(table, keys, rows), made with the graph. (Give "
         "tf.keras.estimator.model_to_estimator a model that has not been trained: of one that has, Keras does the "
         "same.)").format(table))
 
