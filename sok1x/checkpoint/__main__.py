@@ -32,6 +32,8 @@ def _parser() -> argparse.ArgumentParser:
     exporting.add_argument("--rows", type=int, help="tensorflow: rows of the variable; default: the greatest key + 1")
     exporting.add_argument("--compact", action="store_true",
                            help="tensorflow: only rows that are there, by ascending key, and a variable NAME/keys")
+    exporting.add_argument("--dense", action="store_true",
+                           help="tensorflow: the dense variables too, by which a stock model can start")
     return parser
 
 
@@ -42,8 +44,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
     for argument, name in (("DIR", "directory"), ("--output", "output")):
         if hasattr(given, name):
             setattr(given, name, _path(parser, argument, getattr(given, name)))
-    if given.command == "export" and given.format != "tensorflow" and (given.rows is not None or given.compact):
-        parser.error("--rows and --compact are for --format tensorflow")
+    if given.command == "export" and given.format != "tensorflow" and (
+            given.rows is not None or given.compact or given.dense):
+        parser.error("--rows, --compact and --dense are for --format tensorflow")
     if given.command == "export" and given.format == "tensorflow":
         if given.rows is not None and given.rows < 0:
             parser.error("--rows: got {}, expected 0 or more".format(given.rows))
@@ -57,7 +60,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
         elif given.command == "verify":
             return _verify(folder)
         else:
-            for path in export.export(folder, given.table, given.format, given.output, given.rows, given.compact):
+            for path in export.export(folder, given.table, given.format, given.output, given.rows, given.compact,
+                                      given.dense):
                 print(path)
     except CheckpointError as error:
         print("error: {}".format(error), file=sys.stderr)

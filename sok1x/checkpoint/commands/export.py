@@ -11,7 +11,7 @@ FORMATS = ("npz", "files", "tensorflow")
 
 
 def export(folder: str, names: Optional[Sequence[str]], form: str, output: str, rows: Optional[int] = None,
-           compact: bool = False) -> List[str]:
+           compact: bool = False, dense: bool = False) -> List[str]:
     """Exports tables.
 
     Args:
@@ -21,6 +21,7 @@ def export(folder: str, names: Optional[Sequence[str]], form: str, output: str, 
         output: Where to; what it is depends on the format.
         rows: As export_tensorflow.tensorflow has it.
         compact: Likewise.
+        dense: Whether a TensorFlow checkpoint has the dense variables too.
 
     Returns:
         The files that were written.
@@ -41,4 +42,4 @@ def export(folder: str, names: Optional[Sequence[str]], form: str, output: str, 
         return export_arrays.plain(tables, output, progress)
     # Takes seconds to import TensorFlow, and only this needs it.
     from sok1x.checkpoint.commands.export_tensorflow import tensorflow
-    return tensorflow(tables, output, progress, rows, compact)
+    return tensorflow(tables, output, progress, rows, compact, checkpoint if dense else None)

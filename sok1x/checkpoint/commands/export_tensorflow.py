@@ -8,8 +8,9 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 import numpy as np
 
 from sok1x.checkpoint import errors
-from sok1x.checkpoint.errors import CheckpointError
+from sok1x.checkpoint.errors import CheckpointError, NotFoundError
 from sok1x.checkpoint.files import folders, outputs
+from sok1x.checkpoint.files.checkpoint_files import Checkpoint
 from sok1x.checkpoint.files.table_rows import TableRows
 from sok1x.checkpoint.progress import Progress, size
 
@@ -20,7 +21,7 @@ _ENTRY = 4096  # bytes of a small file
 
 
 def tensorflow(tables: List[TableRows], output: str, progress: Progress, rows: Optional[int],
-               compact: bool) -> List[str]:
+               compact: bool, dense_of: Optional[Checkpoint] = None) -> List[str]:
     """Writes one variable NAME, float32 [rows, D], for each table; returns the files.
 
     Row i is key i, and zeros where there is no such key; with `compact`, rows are in ascending order of their keys,
@@ -32,6 +33,7 @@ def tensorflow(tables: List[TableRows], output: str, progress: Progress, rows: O
         progress: Is called with bytes that were read.
         rows: Rows of the variable; None for the greatest key + 1.
         compact: Whether only keys that are there get a row.
+        dense_of: The checkpoint whose dense variables are to be there too, under their names; None: of none.
 
     Raises:
         CheckpointError: A key does not fit, a file is damaged, or the system refuses.
@@ -42,10 +44,14 @@ def tensorflow(tables: List[TableRows], output: str, progress: Progress, rows: O
     extents = [table.count if compact else _extent(table, rows) for table in tables]
     outputs.make_folder(os.path.dirname(output))
     tf = _import_tensorflow()
+    others = {} if dense_of is None else _dense_variables(tf, dense_of, tables)
     with outputs.folder_beside(output) as folder:
         parts = [os.path.join(folder, "part-{}".format(number)) for number in range(len(tables))]
         for table, extent, part in zip(tables, extents, parts):
             _save(tf, part, _compacted(table, progress) if compact else _dense(table, extent, progress), output)
+        if others:
+            parts.append(os.path.join(folder, "others"))
+            _save(tf, parts[-1], others, output)
         merged = os.path.join(folder, "merged")
         with _session(tf, output, _ENTRY) as session:
             session.run(tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=parts, destination_prefix=merged))
@@ -110,6 +116,20 @@ def _pairs(table: TableRows) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
             left = np.concatenate([left, next(keys)])
         yield left[:len(rows)], rows
         left = left[len(rows):]
+
+
+def _dense_variables(tf: Any, checkpoint: Checkpoint, tables: List[TableRows]) -> Dict[str, np.ndarray]:
+    """All but what tables have beside their rows. Raises CheckpointError where a file is damaged, or is not there."""
+    from sok1x.checkpoint.session import dense_saver  # imports TensorFlow
+    for name in checkpoint.manifest.other_files():
+        checkpoint.check_other(name)
+    prefix = dense_saver.dense_prefix(checkpoint)
+    if not os.path.isfile(prefix + ".index"):
+        raise NotFoundError("There are no dense variables in {}: leave out --dense.".format(checkpoint.folder))
+    reader = tf.train.NewCheckpointReader(prefix)
+    beside = {table.name + end for table in tables for end in ("", "/keys", "/steps")}
+    return {name: np.asarray(reader.get_tensor(name)) for name in sorted(reader.get_variable_to_shape_map())
+            if name not in beside}
 
 
 def _import_tensorflow() -> Any:

@@ -1,0 +1,50 @@
+"""Dense variables in an export as a TensorFlow checkpoint: a stock model starts from it as a whole."""
+import os
+import re
+
+import made_checkpoints
+import numpy as np
+import pytest
+import tensorflow.compat.v1 as tf
+from ranks import run_ranks
+
+from sok1x.checkpoint import __main__ as command
+
+PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_export_dense.py")
+
+
+def loss_of(ranks, *arguments):
+    """The average loss, and the step, that every rank says."""
+    said = re.findall(r"loss (\S+) after (\d+)", run_ranks(ranks, PROGRAM, *arguments, timeout=200).out)
+    assert len(said) == max(1, ranks) and len(set(said)) == 1, said
+    return float(said[0][0]), int(said[0][1])
+
+
+def test_a_stock_estimator_starts_from_a_checkpoint_of_two_ranks(tmp_path, capsys):
+    loss, step = loss_of(2, tmp_path, "ours")
+    assert step == 6 and loss < 0.65
+    prefix = str(tmp_path / "out" / "whole")
+    assert command.main(["export", str(tmp_path / "ours"), "--format", "tensorflow", "--output", prefix,
+                         "--dense", "--rows", "9"]) == 0
+    assert sorted(os.path.basename(path) for path in capsys.readouterr().out.split()) == sorted(
+        os.listdir(str(tmp_path / "out")))
+    names = [name for name, _ in tf.train.list_variables(prefix)]
+    layer = "dnn/input_from_feature_columns/input_layer/"
+    assert {layer + "ab/embedding_weights", layer + "k_embedding/embedding_weights", "dnn/logits/bias",
+            "dnn/hiddenlayer_0/kernel", "global_step"} <= set(names)
+    assert not [name for name in names if name.endswith(("/steps", "/stamps", "embedding_weights/Adagrad"))]
+    assert loss_of(0, tmp_path, "stock", prefix) == (pytest.approx(loss, rel=1e-6), 1)
+
+
+def test_dense_variables_that_are_damaged_or_not_there(tmp_path, seed, capsys):
+    table = made_checkpoints.direct_table(np.random.RandomState(seed))
+    for dense, words in ((False, "There are no dense variables in"), (True, "model.ckpt-7.index")):
+        directory = tmp_path / str(dense)
+        folder = made_checkpoints.save(directory, [table], dense=dense)
+        if dense:
+            with open(os.path.join(folder, "model.ckpt-7.index"), "r+b") as file:
+                file.write(b"x")
+        assert command.main(["export", str(directory), "--format", "tensorflow", "--output", str(tmp_path / "o"),
+                             "--dense"]) == 1
+        told = capsys.readouterr()
+        assert words in told.err and not told.out and not (tmp_path / "o.index").exists()
