@@ -11,7 +11,7 @@ from sok1x.graph_ops.gradients import marks
 
 _made = weakref.WeakKeyDictionary()  # graph -> {table's name: [(name of the values, name of the row numbers or None)]}
 _TABLE, _DISTINCT, _EXCHANGED = "_sok1x_gradient_of", "_sok1x_distinct_rows_of", "_sok1x_exchanged"
-_SHAPE = "_sok1x_shape_of"
+_SHAPE, _LEFT = "_sok1x_shape_of", "_sok1x_rows_left"
 _MARKS = _DISTINCT, _EXCHANGED, _SHAPE  # and _TABLE, which tensors of a graph do not have
 
 
@@ -83,6 +83,21 @@ def is_marked_exchanged(tensor):
     return marks.noted(tensor, _EXCHANGED, False)
 
 
+def note_left(gradient, left):
+    """Notes with a dense gradient what says how many rows had left its table when it was made."""
+    marks.note(gradient, _LEFT, left)
+
+
+def left_of(gradient):
+    """What `note_left` was told of a gradient, or of what it is outside of a function's body; else None."""
+    while gradient is not None:
+        left = marks.noted(gradient, _LEFT)
+        if left is not None:
+            return left
+        gradient = captured(gradient)
+    return None
+
+
 def keep_marks(before, after):
     """Notes that a tensor is what another was, but for a factor that all ranks have: it is as exchanged as that."""
     if is_marked_exchanged(before):
@@ -90,6 +105,7 @@ def keep_marks(before, after):
     table = table_of_gradient(before) if is_eager_outside() else None
     if table is not None:
         add(table, after)
+        note_left(after, left_of(before))
 
 
 def has_marks(tensor):

@@ -29,6 +29,12 @@ def test_a_gradient_of_several_lookups_keeps_the_rows_of_all(ranks):
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
+def test_a_dense_gradient_moves_no_other_keys_rows(ranks):
+    finished = run_ranks(ranks, os.path.join(HERE, "program_dense_gradients.py"), timeout=120)
+    assert finished.out.count("ok") == ranks
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
 def test_keys_that_get_rows_of_others_begin_with_new_slots(ranks):
     finished = run_ranks(ranks, os.path.join(HERE, "program_new_rows.py"), timeout=120)
     assert finished.out.count("ok") == ranks

@@ -9,7 +9,7 @@ from typing import Any, Callable, List, NamedTuple, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.eagerly import eager
-from sok1x.core.frameworks import wrapping
+from sok1x.core.frameworks import dense_gradients, wrapping
 from sok1x.core.thread_scope import ThreadScope, followed
 from sok1x.graph_ops.bridge.tensorflow_versions import concrete_function, nest
 from sok1x.graph_ops.gradients import shard_gradients
@@ -19,10 +19,12 @@ _MOST_STEPS = 100  # of a tensor's way back through ops that change nothing
 
 class _Output(NamedTuple):
     """Attributes:
-      place: of a function's results, laid side by side. inside: what the body has there."""
+      place: of a function's results, laid side by side. inside: what the body has there.
+      left: what is known there of rows that have left (frameworks/dense_gradients.py)."""
 
     place: int
     inside: Any
+    left: Any
 
 
 class _Refused(NamedTuple):
@@ -117,9 +119,10 @@ def _handing_over(stock: Callable[..., Any]) -> Callable[..., Any]:
             setattr(self.graph, _OUTPUTS, outputs)
         if outputs:
             results = nest.flatten(made, expand_composites=True)
-            for place, inside in outputs:
+            for place, inside, left in outputs:
                 if place < len(results) and results[place] is not None:
                     shard_gradients.copy_marks(inside, results[place])
+                    dense_gradients.note_again(left, results[place])
         return made
 
     return _call_flat
@@ -130,7 +133,7 @@ def _outputs(graph: Any) -> List[_Output]:
     for place, each in enumerate(nest.flatten(getattr(graph, "structured_outputs", None), expand_composites=True)):
         inside = _marked(each)
         if inside is not None:
-            found.append(_Output(place, inside))
+            found.append(_Output(place, inside, shard_gradients.left_of(inside)))
     return found
 
 

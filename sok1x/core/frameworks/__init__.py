@@ -18,6 +18,7 @@ Gradients:
     branch_gradients        gradients of branches that are not taken
     aggregated_rows         gradients that TensorFlow puts together
     tape_gradients          gradients that tapes make of the whole of a table
+    dense_gradients         those that are applied when rows have left
     run_gradients           gradients that belong to one session.run
 
 Layers, models and values:

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core.frameworks import wrapping
+from sok1x.core.frameworks import dense_gradients, wrapping
 from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge.tensorflow_versions import (
     KERAS_OPTIMIZERS,
@@ -84,11 +84,12 @@ def of_this_run(rows: tf.Tensor, variable: Any, values: Optional[tf.Tensor] = No
 def _checked(stock: Callable[..., Any]) -> Callable[..., Any]:
     def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         pairs = list(grads_and_vars)
-        for gradient, variable in pairs if not _given_on(self) else ():
+        for place, (gradient, variable) in enumerate(() if _given_on(self) else [pair[:2] for pair in pairs]):
             if gradient is not None and hasattr(variable, "table"):
                 _check_whole(gradient, variable.table)
-                if not in_plain_graph():
+                if not in_plain_graph() and not isinstance(gradient, tf.IndexedSlices):
                     _check_sum(gradient, variable.table)
+                    pairs[place] = (dense_gradients.check(gradient, variable), *pairs[place][1:])
         if in_plain_graph():
             pairs = [pair if pair[0] is None or not hasattr(pair[1], "table") else (_check(*pair), *pair[1:])
                      for pair in pairs]
@@ -125,7 +126,7 @@ def _check_whole(gradient: Any, table: Any) -> None:
 
 def _check_sum(gradient: Any, table: Any) -> None:
     """Raises where a dense gradient is not as a tape has made it, while which rows stay (bridge/bridge_pins.h)."""
-    if isinstance(gradient, tf.IndexedSlices) or table.forgetting is None or not table.forgetting.strategy:
+    if table.forgetting is None or not table.forgetting.strategy:
         return
     if shard_gradients.table_of_gradient(gradient) != table.name:
         raise ValueError((

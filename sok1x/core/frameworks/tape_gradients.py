@@ -8,10 +8,15 @@ from typing import Any, Callable
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core.frameworks import wrapping
+from sok1x.core.frameworks import dense_gradients, wrapping
+from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge.tensorflow_versions import in_plain_graph, nest
 from sok1x.graph_ops.gradients import row_numbers, shard_gradients
 from sok1x.graph_ops.stores import stamps
+
+# Row numbers of the gradients that other tapes have made, as tf.recompute_grad's do, while one is making its own: rows
+# stay as long as these are there, and it may be that nobody else has them.
+_rows_inside = ThreadScope()
 
 
 def watch() -> None:
@@ -26,13 +31,22 @@ def watch() -> None:
 
 def _noting(stock: Callable[..., Any]) -> Callable[..., Any]:
     def gradient(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
-        found = stock(self, target, sources, *args, **kwargs)
+        outer, rows = _rows_inside.value, []  # type: Any, Any
+        with _rows_inside.entered(rows):
+            found = stock(self, target, sources, *args, **kwargs)
         variables = nest.flatten(sources)
-        if not any(hasattr(variable, "table_variables") for variable in variables):
-            return found
-        return nest.pack_sequence_as(sources, [
-            _noted(each, variable) if each is not None and hasattr(variable, "table_variables") else each
-            for each, variable in zip(nest.flatten(found), variables)])
+        if any(hasattr(variable, "table_variables") for variable in variables):
+            made = [_noted(each, variable) if each is not None and hasattr(variable, "table_variables") else each
+                    for each, variable in zip(nest.flatten(found), variables)]
+            if rows:
+                dense_gradients.hold(rows, [each for each, variable in zip(made, variables) if isinstance(
+                    each, tf.Tensor) and hasattr(variable, "table_variables")])
+            if outer is not None:
+                rows += [each.indices for each in made if isinstance(each, tf.IndexedSlices)]
+            found = nest.pack_sequence_as(sources, made)
+        if outer is not None:
+            outer += rows
+        return found
 
     return gradient
 
@@ -46,4 +60,6 @@ def _noted(gradient: Any, variable: Any) -> Any:
     with tf.control_dependencies([stamps.mark(variable.table_variables, rows)] if in_plain_graph() else []):
         values = tf.identity(gradient.values if slices else gradient)
     shard_gradients.add(name, values, rows)
+    if not slices:
+        dense_gradients.note(values, variable)
     return tf.IndexedSlices(values, rows, gradient.dense_shape) if slices else values

@@ -1,0 +1,169 @@
+"""Dense gradients, of lookups in loops and in tf.recompute_grad, where rows leave a table or it grows: against NumPy.
+
+    [mpiexec -np N] python program_dense_gradients.py
+"""
+import numpy as np
+import tensorflow as tf
+
+tf.compat.v1.enable_v2_behavior()
+import sok1x as sok  # noqa: E402
+from sok1x import launch  # noqa: E402
+
+DIM, STEP, EACH = 3, 0.25, 2  # EACH: keys of each rank in a batch
+KERAS = tf.keras.optimizers
+LEFT = "whose rows leave at max_capacity: got a dense gradient, and rows have left since it was made"
+
+
+def forgetting(strategy="lru", rows=8):
+    return sok.DynamicVariable(DIM, initializer="1", init_capacity=rows, max_capacity=rows, evict_strategy=strategy)
+
+
+def keys_from(first, batches=1):
+    return tf.range(first, first + batches * EACH * launch.current().size, dtype=tf.int64)
+
+
+def exported(table):
+    return dict(zip(*[part.numpy().tolist() for part in sok.export(table)]))
+
+
+def in_turns(table, keys):
+    """The sum of the keys' rows, looked up in a loop."""
+    total = 0.0
+    for part in tf.reshape(keys, [-1, EACH]):
+        total += tf.reduce_sum(sok.all2all_dense_embedding(table, part))
+    return total
+
+
+def repeated(table, keys):
+    """Likewise, looked up once more for the gradient."""
+    return tf.reduce_sum(tf.recompute_grad(lambda given: 1.0 * sok.all2all_dense_embedding(table, given))(keys))
+
+
+def gradient_of(table, loss, keys):
+    with tf.GradientTape() as tape:
+        made = loss(table, keys) / launch.current().size
+    found = tape.gradient(made, table)
+    assert isinstance(found, tf.Tensor), found
+    return found
+
+
+def moved(table, before):
+    return {key for key, row in exported(table).items() if row != before.get(key, [1.0] * DIM)}
+
+
+def refused(kind, words, call):
+    try:
+        call()
+    except kind as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError("no error: {}".format(words))
+
+
+def scaled(optimizer):
+    return tf.keras.mixed_precision.LossScaleOptimizer(optimizer, dynamic=False, initial_scale=1)
+
+
+def optimizers():
+    return [KERAS.legacy.SGD(STEP), KERAS.SGD(STEP), tf.compat.v1.train.GradientDescentOptimizer(STEP),
+            scaled(KERAS.legacy.SGD(STEP)), sok.DistributedOptimizer(KERAS.legacy.SGD(STEP), average=False)]
+
+
+def apply(optimizer, gradient, table):
+    if isinstance(optimizer, tf.keras.mixed_precision.LossScaleOptimizer):
+        gradient, = optimizer.get_unscaled_gradients([gradient])
+    optimizer.apply_gradients([(gradient, table)])
+
+
+def check_kept(world, loss, in_function):
+    """A step at once moves the batch's keys; one after others' lookups is refused, as soon as rows have left."""
+    make = tf.function(gradient_of) if in_function else gradient_of
+    for optimizer in optimizers():
+        table = forgetting()
+        mine = {key for key in keys_from(0).numpy().tolist() if key % world.size == world.rank}
+        apply(optimizer, make(table, loss, keys_from(0)), table)
+        assert moved(table, {}) == mine
+        assert all(row == [1 - STEP] * DIM for key, row in exported(table).items() if key in mine)
+        kept = make(table, loss, keys_from(0))
+        sok.all2all_dense_embedding(table, keys_from(1000))  # which has room
+        before = exported(table)
+        apply(optimizer, kept, table)
+        assert moved(table, before) == mine
+        kept = make(table, loss, keys_from(0))
+        for first in (2000, 3000):
+            sok.all2all_dense_embedding(table, keys_from(first, 2))
+        before = exported(table)
+        assert not mine & set(before), "they have left"
+        refused(ValueError, LEFT, lambda optimizer=optimizer, kept=kept, table=table: apply(optimizer, kept, table))
+        assert exported(table) == before
+
+
+def check_within_a_function(world):
+    """The step is taken where the gradient is made, with lookups between."""
+    for optimizer in optimizers()[:3]:
+        table = forgetting()
+
+        @tf.function
+        def step(keys, others, table=table, optimizer=optimizer):
+            gradient = gradient_of(table, repeated, keys)
+            for part in others:
+                sok.all2all_dense_embedding(table, part)
+            optimizer.apply_gradients([(gradient, table)])
+
+        step(keys_from(0), [keys_from(1000, 2)] * 3)
+        mine = {key for key in keys_from(0).numpy().tolist() if key % world.size == world.rank}
+        assert moved(table, {}) == mine
+        sok.all2all_dense_embedding(table, keys_from(2000, 2))
+        before = exported(table)
+        refused(tf.errors.InvalidArgumentError, LEFT, lambda step=step: step(keys_from(3000), [
+            keys_from(first, 2) for first in (4000, 5000, 6000)]))
+        assert not moved(table, before), "nothing has moved"
+
+
+def check_two_blocks(in_function):
+    """The second block's lookup must not have rows leave whose gradient the first has made."""
+    for strategy in ("lru", "lfu"):
+        table, size = forgetting(strategy), launch.current().size
+        for _ in range(6):
+            sok.all2all_dense_embedding(table, keys_from(1000, 3))  # what is asked for often
+
+        def gradient(table=table):
+            with tf.GradientTape() as tape:
+                loss = (repeated(table, keys_from(0)) + 2 * repeated(table, keys_from(100 * size))) / size
+            return tape.gradient(loss, table)
+
+        made = (tf.function(gradient) if in_function else gradient)()
+        before = exported(table)
+        KERAS.legacy.SGD(STEP).apply_gradients([(made, table)])
+        for key, row in exported(table).items():
+            times = 0 if key >= 1000 else 2 if key >= 100 * size else 1
+            np.testing.assert_allclose(row, np.array(before[key]) - times * STEP, err_msg=str((strategy, key)))
+        assert len([key for key in before if key < 1000]) == 2 * EACH, before
+
+
+def check_growth():
+    """TensorFlow says no more than that shapes differ."""
+    for optimizer in optimizers():
+        table = sok.DynamicVariable(DIM, initializer="1", init_capacity=4)
+        kept = gradient_of(table, repeated, keys_from(0))
+        sok.all2all_dense_embedding(table, keys_from(1000, 3))
+        refused(ValueError, "which grows: got a dense gradient of 4 rows, made before the table had 8",
+                lambda optimizer=optimizer, kept=kept, table=table: apply(optimizer, kept, table))
+        assert not moved(table, {})
+
+
+def main():
+    tf.get_logger().setLevel("ERROR")  # a scale of 1 needs no scaled loss
+    sok.init()
+    world = launch.current()
+    for loss, in_function in ((in_turns, True), (repeated, False), (repeated, True)):
+        check_kept(world, loss, in_function)
+    check_within_a_function(world)
+    for in_function in (False, True):
+        check_two_blocks(in_function)
+    check_growth()
+    print("rank", world.rank, "ok")
+
+
+if __name__ == "__main__":
+    main()
