@@ -86,6 +86,34 @@ def test_row_numbers_of_another_run_may_not_be_fed_where_rows_move(options, thro
                 running.partial_run(handle, step, {gradient.indices: found.indices, gradient.values: found.values})
 
 
+@pytest.mark.parametrize("regularized", [False, True])
+@pytest.mark.parametrize("make", [
+    lambda: tf.train.GradientDescentOptimizer(1.0), lambda: tf.keras.optimizers.SGD(1.0), lambda: sok.SGD(1.0)])
+def test_a_dense_gradient_of_another_run_may_not_be_fed_where_rows_leave(regularized, make):
+    """That of lookups which are made once more for their gradient, and that of a regularizer of the whole table."""
+    recompute = tf.recompute_grad if hasattr(tf, "recompute_grad") else tf.contrib.layers.recompute_grad
+    with graph():
+        table = sok.DynamicVariable(2, name="moving", initializer="0", init_capacity=4, max_capacity=4)
+        keys = tf.placeholder(tf.int64, [None])
+        loss = tf.reduce_sum(recompute(lambda given: 1.0 * sok.all2all_dense_embedding(table, given))(keys))
+        gradient, = tf.gradients(loss + tf.nn.l2_loss(table) if regularized else loss, [table])
+        scaled = 2.0 * gradient
+        step, exported = make().apply_gradients([(scaled, table)]), sok.export(table)
+        with session() as running:
+            running.run(step, {keys: [2]})
+            assert _by_key(running.run(exported)) == {2: [-2, -2]}
+            found = running.run(gradient, {keys: [2]})
+            for first in 4, 8:
+                running.run(loss, {keys: range(first, first + 4)})
+            before = _by_key(running.run(exported))
+            assert 2 not in before
+            for fed in {gradient: found}, {scaled: found}, {gradient: found, keys: [8]}:
+                with pytest.raises(ValueError, match="embedding table 'moving', whose rows leave at max_capacity: got a "
+                                                     "dense gradient fed .*expected a lookup's of the same session.run"):
+                    running.run(step, fed)
+            assert _by_key(running.run(exported)) == before
+
+
 @pytest.mark.parametrize("options", [dict(max_capacity=4), dict(cache_rows=4)])
 def test_row_numbers_out_of_a_staging_area_are_refused_where_rows_move(options):
     with graph():

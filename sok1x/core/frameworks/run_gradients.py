@@ -8,7 +8,7 @@ So what the graph shows to be kept is refused, what comes from a lookup may not 
 else is looked at when it runs.
 """
 import weakref
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -27,8 +27,8 @@ _RULE = ("expected a lookup's of the same session.run: in another one these rows
          "gradient in the run that computes it (to accumulate, add up the losses of several batches in one run; dense "
          "variables may wait), or let no row leave: var_type='hbm', or neither evict_strategy nor a cache")
 
-# graph -> {name of a tensor that may not be fed: the table's name, and how its rows move}
-_not_fed: "weakref.WeakKeyDictionary[Any, Dict[str, Tuple[str, str]]]" = weakref.WeakKeyDictionary()
+# graph -> {name of a tensor that may not be fed: the table's name, how its rows move, and what the tensor is}
+_not_fed: "weakref.WeakKeyDictionary[Any, Dict[str, Tuple[str, str, str]]]" = weakref.WeakKeyDictionary()
 _inside = ThreadScope()  # the optimizer whose gradients have been looked at
 
 
@@ -73,9 +73,7 @@ def of_this_run(rows: tf.Tensor, variable: Any, values: Optional[tf.Tensor] = No
         return rows, values
     name, origin = variable.table.name, row_numbers.origin(rows)
     _refuse_kept(origin.kept, name, moves, "row numbers")
-    for tensor in origin.way:  # without another op in each run
-        rows.graph.prevent_feeding(tensor)
-        _not_fed.setdefault(rows.graph, {})[tensor.name] = name, moves
+    _refuse_feeding(origin.way, name, moves, "row numbers")
     if origin.unknown is None and not (origin.whole and variable.table.cache is not None):
         return rows, values
     return pinned_rows.check(variable.table_variables, rows, values)
@@ -145,7 +143,9 @@ def _check(gradient: Any, variable: Any) -> Any:
     if isinstance(gradient, tf.IndexedSlices):
         rows, values = of_this_run(gradient.indices, variable, gradient.values)
         return gradient if rows is gradient.indices else tf.IndexedSlices(values, rows, gradient.dense_shape)
-    _refuse_kept(row_numbers.origin(gradient, True).kept, table.name, moves, "values")
+    origin = row_numbers.origin(gradient, True)
+    _refuse_kept(origin.kept, table.name, moves, "values")
+    _refuse_feeding(origin.way, table.name, moves, "a dense gradient")
     return gradient
 
 
@@ -165,6 +165,12 @@ def _refuse_kept(kept: Optional[tf.Operation], table_name: str, moves: str, what
             table_name, moves, what, kept.name, kept.type, _RULE))
 
 
+def _refuse_feeding(tensors: List[tf.Tensor], table_name: str, moves: str, what: str) -> None:
+    for tensor in tensors:  # without another op in each run
+        tensor.graph.prevent_feeding(tensor)
+        _not_fed.setdefault(tensor.graph, {})[tensor.name] = table_name, moves, what
+
+
 def _explained(stock: Callable[..., Any]) -> Callable[..., Any]:
     """BaseSession's method, of which TensorFlow says no more than that a tensor may not be fed."""
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -173,10 +179,10 @@ def _explained(stock: Callable[..., Any]) -> Callable[..., Any]:
         except ValueError as error:
             text = str(error)
             if "may not be fed" in text:
-                for name, (table_name, moves) in _not_fed.get(self.graph, {}).items():
+                for name, (table_name, moves, what) in _not_fed.get(self.graph, {}).items():
                     if '"{}"'.format(name) in text or " {} ".format(name) in text:
-                        raise ValueError("embedding table '{}', {}: got row numbers fed (tensor '{}'), {}".format(
-                            table_name, moves, name, _RULE)) from error
+                        raise ValueError("embedding table '{}', {}: got {} fed (tensor '{}'), {}".format(
+                            table_name, moves, what, name, _RULE)) from error
             raise
 
     return method
