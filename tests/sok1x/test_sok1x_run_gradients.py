@@ -108,8 +108,8 @@ def test_a_dense_gradient_of_another_run_may_not_be_fed_where_rows_leave(regular
             before = _by_key(running.run(exported))
             assert 2 not in before
             for fed in {gradient: found}, {scaled: found}, {gradient: found, keys: [8]}:
-                with pytest.raises(ValueError, match="embedding table 'moving', whose rows leave at max_capacity: got a "
-                                                     "dense gradient fed .*expected a lookup's of the same session.run"):
+                with pytest.raises(ValueError, match="'moving', whose rows leave at max_capacity: got a dense gradient "
+                                                     "fed .*expected a lookup's of the same session.run"):
                     running.run(step, fed)
             assert _by_key(running.run(exported)) == before
 
