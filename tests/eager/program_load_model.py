@@ -118,7 +118,7 @@ def main():
         assert os.path.exists(path)
         refused(lambda: load(path), path, "cannot be loaded on 2 ranks")  # Keras is not told of the layer
     not_written(folder, small(), "rank")
-    not_written(folder, small(cache_rows=64), "on several ranks", "Use sok.CheckpointManager")
+    not_written(folder, small(cache_rows=64), "host memory", "Use sok.CheckpointManager")
 
 
 main()

@@ -48,6 +48,7 @@ def _save_weights(stock: Callable[..., Any]) -> Callable[..., Any]:
             with prefixes.replaced(os.fspath(filepath)) if ours else contextlib.nullcontext():
                 return stock(self, filepath, *arguments, **options)
         if tf.executing_eagerly():
+            caches.refuse(_cached(self), "save_weights to {}".format(filepath), _instead())
             _expect_tensorflows_format("save_weights", filepath, formats)
             return stock(self, filepath, *arguments, **options)
         _saver(self).save(tf.keras.backend.get_session(), os.fspath(filepath), write_meta_graph=False)
@@ -99,12 +100,12 @@ class _Loaded:
 
 def _save(stock: Callable[..., Any]) -> Callable[..., Any]:
     def save(self: Any, filepath: str, *arguments: Any, **options: Any) -> Any:
+        caches.refuse(_cached(self), "model.save to {}".format(filepath), _instead())  # which save_weights may not do
         if _on_several_ranks(self):
             raise CheckpointError((
                 "model.save to {} on several ranks: this rank's model has only its own rows of the tables. Use "
                 "model.save_weights on all ranks, or sok.CheckpointManager, which saves the optimizer too; "
                 "sok.serving.export_saved_model makes a SavedModel of its checkpoints.").format(filepath))
-        caches.refuse(_cached(self), "model.save to {}".format(filepath), _instead())
         return stock(self, filepath, *arguments, **options)
     return save
 
