@@ -14,8 +14,8 @@ from sok1x.graph_ops.gradients import shard_gradients
 from sok1x.graph_ops.operations import pinned_rows
 from sok1x.graph_ops.stores.forgetting import EVICTED
 
-_REMEDY = ("Take the step before the next lookup that trains, or take the lookup outside of tf.recompute_grad, "
-           "tf.custom_gradient, and loops of a tf.function: then its gradient has row numbers, which keep the rows")
+_REMEDY = ("Take the step before the next lookup that trains, or take the lookup outside of tf.recompute_grad and of "
+           "loops of a tf.function: then its gradient has row numbers, which keep the rows")
 
 
 class _Left(NamedTuple):

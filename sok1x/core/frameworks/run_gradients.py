@@ -115,10 +115,11 @@ def _check_whole(gradient: Any, table: Any) -> None:
         return
     raise ValueError((
         "embedding table '{}', which has all rows in host memory and some in a cache: got a gradient of the whole "
-        "variable{}, as that of a regularizer of it is, that of lookups in a loop of a tf.function, or what "
-        "tf.contrib.mixed_precision.LossScaleOptimizer makes of a lookup's, expected a lookup's: rows that are not in "
-        "the cache would be left out. Make the loss of looked up rows alone, as tf.nn.l2_loss(rows), take one lookup "
-        "of all keys before a loop, and scale the loss by sok.tf.keras.mixed_precision.LossScaleOptimizer").format(
+        "variable{}, as that of a regularizer of it is, that of lookups in a loop of a tf.function or in "
+        "tf.recompute_grad, or what tf.contrib.mixed_precision.LossScaleOptimizer makes of a lookup's, expected a "
+        "lookup's: rows that are not in the cache would be left out. Make the loss of looked up rows alone, as "
+        "tf.nn.l2_loss(rows), take one lookup of all keys before a loop, look up outside of tf.recompute_grad, and "
+        "scale the loss by sok.tf.keras.mixed_precision.LossScaleOptimizer").format(
             table.name, " (op '{}')".format(gradient.op.name) if hasattr(gradient, "graph") else ""))
 
 
