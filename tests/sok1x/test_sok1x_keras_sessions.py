@@ -1,4 +1,5 @@
 """Keras' own session, and Estimators made of Keras models: what runs sok.Init there, and what trains."""
+import pytest
 from ranks import run_ranks
 
 KERAS_SESSION = """
@@ -83,3 +84,73 @@ print("done", flush=True)
 
 def test_an_estimator_of_a_keras_model_on_several_ranks(tmp_path):
     assert run_ranks(2, ESTIMATOR_OF_RANKS, str(tmp_path)).out.count("done") == 2
+
+
+# TensorFlow 2's default is a checkpoint of objects, whose names are others.
+ESTIMATOR_OF_OBJECTS = """
+import sys
+import numpy as np
+import tensorflow.compat.v1 as tf
+import sok1x as sok
+
+sok.init()
+KINDS = {"fixed": dict(max_vocabulary_size_per_gpu=16),
+         "grows": dict(max_vocabulary_size_per_gpu=None, init_capacity=4),
+         "forgets": dict(max_vocabulary_size_per_gpu=None, init_capacity=4, max_capacity=16, evict_strategy="lru")}
+
+def build(kind):
+    tf.keras.backend.clear_session()
+    keys = tf.keras.Input([2, 1], dtype=tf.int64, name="keys")
+    rows = tf.keras.layers.Embedding(16, 4, embeddings_initializer="ones") if kind == "stock" else \
+        sok.All2AllDenseEmbedding(embedding_vec_size=4, slot_num=2, nnz_per_slot=1, embedding_initializer="ones",
+                                  **KINDS[kind])
+    head = tf.keras.layers.Dense(1, kernel_initializer="ones")
+    model = tf.keras.Model(keys, head(tf.keras.layers.Flatten()(rows(keys))))
+    optimizer = getattr(tf.keras.optimizers, "legacy", tf.keras.optimizers).Adagrad(0.05)
+    model.compile(optimizer if kind == "stock" else sok.DistributedOptimizer(optimizer, average=False), "mse")
+    return model
+
+def batches():
+    return tf.data.Dataset.range(16).map(lambda i: (
+        {"keys": tf.reshape([i, 3 * i % 16], [2, 1])}, tf.reshape(tf.cast(i, tf.float32) / 16, [1]))).batch(4).repeat()
+
+def made(model, name):
+    return tf.keras.estimator.model_to_estimator(
+        model, model_dir=sys.argv[1] + "/" + name, checkpoint_format="checkpoint")
+
+def losses(kind):
+    found = []
+    for steps in 3, 4:  # the second goes on from the first one's checkpoint
+        estimator = made(build(kind), kind)
+        estimator.train(batches, steps=steps)
+        found.append(estimator.evaluate(batches, steps=4)["loss"])
+    return found
+
+if sys.argv[2] == "2":
+    try:
+        losses("fixed")
+    except RuntimeError as error:
+        assert "give tf.keras.estimator.model_to_estimator checkpoint_format='saver'" in str(error), error
+        print("done", flush=True)
+    sys.exit()
+expected = losses("stock")
+assert expected[1] < expected[0], expected
+for kind in KINDS:
+    np.testing.assert_allclose(losses(kind), expected, rtol=1e-5, err_msg=kind)
+model = build("fixed")
+if not tf.executing_eagerly():
+    tf.keras.backend.get_session().run(sok.Init(global_batch_size=4))
+model.fit(np.arange(8).reshape([4, 2, 1]), np.ones([4, 1]), verbose=0)
+try:
+    made(model, "trained").train(batches, steps=1)
+except ValueError as error:
+    assert "a model that has not been trained" in str(error), error
+else:
+    raise AssertionError("its rows have no keys")
+print("done", flush=True)
+"""
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_an_estimator_of_a_keras_model_whose_checkpoints_are_of_objects(ranks, tmp_path):
+    assert run_ranks(ranks, ESTIMATOR_OF_OBJECTS, str(tmp_path), str(ranks)).out.count("done") == ranks

@@ -7,6 +7,9 @@ from sok1x.core.frameworks import slots, wrapping
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.graph_ops.bridge.tensorflow_versions import ResourceVariable, checkpoint_utils, tensor_util
 
+# What follows the name of an object in a checkpoint of objects, as tf.train.Checkpoint writes.
+_VALUE, _SLOT = "/.ATTRIBUTES/VARIABLE_VALUE", "/.OPTIMIZER_SLOT/"
+
 
 def refusal(table: str) -> ValueError:
     """The error of a table that is to begin with what a checkpoint has for it.
@@ -29,8 +32,8 @@ def refusal(table: str) -> ValueError:
         "saver.restore(session, path)), where saver = tf.train.Saver([the table, ...]) was made with the graph. A "
         "checkpoint that sok1x has not saved has rows without keys, which no Saver takes: read them by "
         "tf.train.load_checkpoint, and run there sok.assign(table, keys, rows), made with the graph. (Give "
-        "tf.keras.estimator.model_to_estimator a model that has not been trained: of one that has, Keras does the "
-        "same.)").format(table))
+        "tf.keras.estimator.model_to_estimator a model that has not been trained, of tables with an index: of others "
+        "Keras does the same.)").format(table))
 
 
 def watch() -> None:
@@ -70,7 +73,8 @@ def _without_tables(stock: Callable[..., Any]) -> Callable[..., Any]:
 def _without_slots(stock: Callable[..., Any]) -> Callable[..., Any]:
     def set_variable_or_list_initializer(variable_or_list: Any, ckpt_file: str, tensor_name: str) -> Any:
         table = None if isinstance(variable_or_list, (list, tuple)) else _table_of_slot(variable_or_list)
-        if table is not None and not _is_empty(tf.train.load_checkpoint(ckpt_file), table + "/count"):
+        if table is not None and not _is_empty(
+                tf.train.load_checkpoint(ckpt_file), table + "/count", _count_beside(tensor_name)):
             raise refusal(table)
         return stock(variable_or_list, ckpt_file, tensor_name)
 
@@ -86,9 +90,16 @@ def _table_of_slot(variable: Any) -> Optional[str]:
     return str(table.table.name) if table is not None and slots.has_rows_of(variable, table) else None
 
 
-def _is_empty(checkpoint: Any, count: str) -> bool:
-    """Whether a checkpoint tells that a table has no keys, by their count."""
-    return bool(checkpoint.has_tensor(count)) and int(checkpoint.get_tensor(count)) == 0
+def _is_empty(checkpoint: Any, *counts: str) -> bool:
+    """Whether a checkpoint tells that a table has no keys, by their count, which has one of these names."""
+    there = [count for count in counts if checkpoint.has_tensor(count)]
+    return bool(there) and int(checkpoint.get_tensor(there[0])) == 0
+
+
+def _count_beside(name: str) -> str:
+    """What a table's count is called where its rows, or a slot of it, have this name: in a checkpoint of objects too."""
+    table, marked, _ = name.partition(_SLOT if _SLOT in name else _VALUE)
+    return table + "/count" + (_VALUE if marked else "")
 
 
 def _tables_in(assignment_map: Dict[str, Any]) -> Dict[str, str]:
@@ -158,4 +169,4 @@ def has_no_rows(initializer: Any) -> bool:
     prefix, names = (tensor_util.constant_value(tensor) for tensor in op.inputs[:2])
     if prefix is None or names is None:
         return False
-    return _is_empty(tf.train.load_checkpoint(prefix.item().decode()), names[0].decode() + "/count")
+    return _is_empty(tf.train.load_checkpoint(prefix.item().decode()), _count_beside(names[0].decode()))
