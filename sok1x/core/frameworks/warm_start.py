@@ -97,7 +97,7 @@ def _is_empty(checkpoint: Any, *counts: str) -> bool:
 
 
 def _count_beside(name: str) -> str:
-    """What a table's count is called where its rows, or a slot of it, have this name: in a checkpoint of objects too."""
+    """What a table's count is called where its rows, or a slot, have this name: in a checkpoint of objects too."""
     table, marked, _ = name.partition(_SLOT if _SLOT in name else _VALUE)
     return table + "/count" + (_VALUE if marked else "")
 

@@ -244,4 +244,5 @@ class ShardVariable(ResourceVariable):
             raise RuntimeError((
                 "tf.train.Checkpoint cannot save or restore '{}' on {} ranks: it is one rank's shard of a table, and "
                 "all ranks would write it to one place. Use tf.train.Saver, or sok.CheckpointManager, on all "
-                "ranks; give tf.keras.estimator.model_to_estimator checkpoint_format='saver'.").format(self.op.name, world.size))
+                "ranks; give tf.keras.estimator.model_to_estimator checkpoint_format='saver'.").format(
+                    self.op.name, world.size))
