@@ -120,6 +120,43 @@ def check_within_a_function(world):
         assert not moved(table, before), "nothing has moved"
 
 
+def check_returned_later(nested):
+    """A function that goes on looking up returns the gradient; or the one that it has from a function inside."""
+    for loss in (in_turns, repeated):
+        table = forgetting()
+        make = tf.function(gradient_of) if nested else gradient_of
+
+        @tf.function
+        def returned(others, table=table, make=make, loss=loss):
+            gradient = make(table, loss, keys_from(0))
+            for part in others:
+                sok.all2all_dense_embedding(table, part)
+            return gradient
+
+        kept = returned([keys_from(first, 2) for first in (2000, 3000, 4000)])
+        before = exported(table)
+        refused(ValueError, LEFT, lambda kept=kept, table=table: KERAS.legacy.SGD(STEP).apply_gradients(
+            [(kept, table)]))
+        assert exported(table) == before
+
+
+def check_lookups_before_the_gradient():
+    """Of other keys, while the batch's rows are kept: there is no room for them, or they have left."""
+    table, optimizer = forgetting(), KERAS.legacy.SGD(STEP)
+
+    @tf.function
+    def step(others):
+        with tf.GradientTape() as tape:
+            made = in_turns(table, keys_from(0, 2))
+        for part in others:
+            sok.all2all_dense_embedding(table, part)
+        optimizer.apply_gradients([(tape.gradient(made, table), table)])
+
+    refused(tf.errors.ResourceExhaustedError, "is full", lambda: step([keys_from(first) for first in range(
+        1000, 6000, 1000)]))
+    assert not moved(table, {})
+
+
 def check_two_blocks(function):
     """The second block's lookup must not have rows leave whose gradient the first has made.
 
@@ -167,6 +204,9 @@ def main():
     for loss, in_function in ((in_turns, True), (repeated, False), (repeated, True)):
         check_kept(world, loss, in_function)
     check_within_a_function(world)
+    for nested in (False, True):
+        check_returned_later(nested)
+    check_lookups_before_the_gradient()
     for function in ("", "loss", "gradient"):
         check_two_blocks(function)
     check_growth()

@@ -4,12 +4,13 @@ Eagerly, and in functions that are called from there, a row stays its key's as l
 or its gradient has found (bridge/bridge_pins.h). A dense gradient has no such numbers. So it is noted with it how many
 rows had left the table when it was made, and a step by it is refused once that is another number.
 """
+import contextlib
 import weakref
 from typing import Any, List, NamedTuple
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.graph_ops.bridge.tensorflow_versions import gen_resource_variable_ops, is_eager_outside
+from sok1x.graph_ops.bridge.tensorflow_versions import ResourceVariable, gen_resource_variable_ops, is_eager_outside
 from sok1x.graph_ops.gradients import shard_gradients
 from sok1x.graph_ops.operations import pinned_rows
 from sok1x.graph_ops.stores.forgetting import EVICTED
@@ -20,10 +21,12 @@ _REMEDY = ("Take the step before the next lookup that trains, or take the lookup
 
 class _Left(NamedTuple):
     """Attributes:
-      table: a weak reference to the `EmbeddingVariable`. rows: how many have left, a number or a tensor of the body."""
+      table: a weak reference to the `EmbeddingVariable`. rows: how many have left, a number or a tensor of the body.
+      told: of a body, a variable that has the same for whoever calls the function; else None."""
 
     table: Any
     rows: Any
+    told: Any
 
 
 def note(gradient: tf.Tensor, variable: Any) -> None:
@@ -42,11 +45,13 @@ def note(gradient: tf.Tensor, variable: Any) -> None:
         ...     dense_gradients.note(tf.zeros([8, 4]), variable)  # nothing: a session.run keeps its rows
     """
     if is_eager_outside() and "counters" in variable.forgetting:
-        shard_gradients.note_left(gradient, _Left(weakref.ref(variable), _left(variable)))
+        # Lookups that come later in a body wait for what is read of the table, not for the gradient.
+        with tf.control_dependencies([] if tf.executing_eagerly() else [gradient]):
+            _note(gradient, weakref.ref(variable), _left(variable))
 
 
 def note_again(noted: Any, gradient: tf.Tensor) -> None:
-    """Notes with what a function has returned what `note` has noted with the same in its body: as of now.
+    """Notes with what a function has returned what `note` has noted with the same in its body.
 
     Args:
         noted: `shard_gradients.left_of` the body's tensor.
@@ -57,9 +62,34 @@ def note_again(noted: Any, gradient: tf.Tensor) -> None:
         >>> from sok1x.core.frameworks import dense_gradients
         >>> dense_gradients.note_again(None, tf.zeros([8, 4]))  # nothing has been noted
     """
-    variable = None if noted is None else noted.table()
-    if variable is not None:
-        note(gradient, variable)
+    if noted is not None and noted.told is not None:
+        left = noted.told.read_value()
+        _note(gradient, noted.table, int(left) if tf.executing_eagerly() else left)
+
+
+def after_lookups(variables: List[Any]) -> Any:
+    """Inside, in a function's body, ops wait for the lookups that have been built by now of tables whose rows leave.
+
+    A tape's gradient has row numbers go that it alone has kept; by itself it would not wait for lookups that no
+    gradient is made of, and they would have rows leave when it is counted how many have.
+
+    Args:
+        variables: of any kind.
+
+    Returns:
+        A context manager.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> from sok1x.core.frameworks import dense_gradients
+        >>> with tf.Graph().as_default(), dense_gradients.after_lookups([sok.EmbeddingVariable(rows=8, dim=4)]):
+        ...     pass  # nothing: a session.run keeps its rows
+    """
+    if tf.executing_eagerly() or not is_eager_outside():
+        return contextlib.nullcontext()
+    return tf.control_dependencies([_left(variable) for variable in variables
+                                    if "counters" in (getattr(variable, "forgetting", None) or ())])
 
 
 def check(gradient: tf.Tensor, variable: Any) -> tf.Tensor:
@@ -125,6 +155,15 @@ def hold(rows: List[tf.Tensor], gradients: List[tf.Tensor]) -> None:
     if rows and gradients and is_eager_outside():
         with tf.control_dependencies(gradients):
             pinned_rows.hold(rows[0], rows[1:])
+
+
+def _note(gradient: tf.Tensor, table: Any, left: Any) -> None:
+    told = None
+    if not tf.executing_eagerly():
+        with tf.init_scope():
+            told = ResourceVariable(0, dtype=tf.int64, trainable=False)
+        told.assign(left)
+    shard_gradients.note_left(gradient, _Left(table, left, told))
 
 
 def _left(variable: Any) -> Any:

@@ -32,9 +32,9 @@ def watch() -> None:
 def _noting(stock: Callable[..., Any]) -> Callable[..., Any]:
     def gradient(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         outer, rows = _rows_inside.value, []  # type: Any, Any
-        with _rows_inside.entered(rows):
-            found = stock(self, target, sources, *args, **kwargs)
         variables = nest.flatten(sources)
+        with _rows_inside.entered(rows), dense_gradients.after_lookups(variables):
+            found = stock(self, target, sources, *args, **kwargs)
         if any(hasattr(variable, "table_variables") for variable in variables):
             made = [_noted(each, variable) if each is not None and hasattr(variable, "table_variables") else each
                     for each, variable in zip(nest.flatten(found), variables)]
