@@ -3,7 +3,8 @@ import contextlib
 import os
 import shutil
 import threading
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+import weakref
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -16,6 +17,8 @@ from sok1x.checkpoint.session.dense_saver import VariablesSaver
 from sok1x.checkpoint.session.ranks import Ranks, expect_seen
 from sok1x.checkpoint.session.tables import TableState, let_leave
 from sok1x.checkpoint.session.transfer import Transfer
+from sok1x.core.tables import sessions
+from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_management
 from sok1x.graph_ops.transfer import shard_transfer
 
@@ -37,10 +40,12 @@ class Saving:
                  keep: Optional[int], ranks: Optional[Ranks] = None) -> None:
         self._directory, self._dense, self._keep = directory, dense, keep
         self._lock: Optional[FolderLock] = None
-        self._begun: Optional[Tuple[str, str]] = None  # on rank 0 the token of a save at work, and its folder
-        self._removal: Optional[threading.Thread] = None  # of checkpoints that are not kept; training need not wait
+        self._begun = ThreadScope()  # on rank 0 the token of this thread's save at work, and its folder
+        self._removals: List[threading.Thread] = []  # of checkpoints that are not kept; training need not wait
         self._warned = False  # of later steps
-        self._saves = threading.RLock()  # what threads save by this one object, they save one after the other
+        # {session: held by the thread that saves it}. Ranks' exchanges meet by session: those of another session may
+        # be the first on another rank, and must not wait for this one's.
+        self._saves: Any = weakref.WeakKeyDictionary()
         self._ranks = Ranks("agree_on_saving") if ranks is None else ranks
         self.take(tables)
 
@@ -67,7 +72,8 @@ class Saving:
             CheckpointError: on all ranks where one of them fails; checkpoints saved before are as they were.
         """
         step = int(restored_sessions.complete(session, step))  # TensorFlow's hook gives what NumPy has read
-        with self._saves, self._ranks.about_if_nothing("save a checkpoint"), self._removed_on_error():
+        saves = self._saves.setdefault(sessions.raw(session), threading.RLock())
+        with saves, self._ranks.about_if_nothing("save a checkpoint"), self._removed_on_error():
             self._ranks.expect_same_step(session, "save", step)
             token, folder = self._agree(session, lambda: self._begin(step))[0]
             outcomes = self._agree(session, lambda: self._write(session, folder, token, step))
@@ -122,7 +128,7 @@ class Saving:
         """Rank 0: what `_begin` gives, for a checkpoint that will be the folder `final`."""
         token = folders.new_token()
         folders.at_work.add(token)
-        self._begun = token, folders.hidden(final, token, "tmp")
+        self._begun.value = token, folders.hidden(final, token, "tmp")
         return token, publishing.make_temporary(final, token)
 
     def _write(self, session: tf.Session, folder: str, token: str, step: int) -> List[Dict[str, Any]]:
@@ -150,8 +156,9 @@ class Saving:
                 self._write_state(step, there)
             retired = retiring.retire(self._lock, self._keep, step, there)
         self._end_removal()
-        self._removal = threading.Thread(target=giving_way.remove, name="sok1x-removal", args=[retired])
-        self._removal.start()
+        removal = threading.Thread(target=giving_way.remove, name="sok1x-removal", args=[retired])
+        removal.start()
+        self._removals.append(removal)
         if any(one.step > step for one in there[:1]) or folders.is_complete(self._directory):
             self._warn_of_later(step)
         return final
@@ -181,9 +188,9 @@ class Saving:
         return dense
 
     def _end_removal(self) -> None:
-        if self._removal is not None:
-            self._removal.join()
-            self._removal = None
+        with contextlib.suppress(IndexError):  # there is none; other threads' saves, and a handler's, end some, too
+            while True:
+                self._removals.pop().join()
 
     def _write_state(self, step: int, there: List[folders.Found]) -> None:
         """TensorFlow's state file names the checkpoints that stay, of those that there are, before the others go."""
@@ -198,13 +205,13 @@ class Saving:
 
     @contextlib.contextmanager
     def _removed_on_error(self) -> Iterator[None]:
-        self._begun = None
-        try:
-            yield
-        except BaseException:
-            if self._begun is not None:
-                shutil.rmtree(self._begun[1], ignore_errors=True)
-            raise
-        finally:
-            if self._begun is not None:
-                folders.at_work.discard(self._begun[0])
+        with self._begun.entered(None):  # a signal's handler may save meanwhile
+            try:
+                yield
+            except BaseException:
+                if self._begun.value is not None:
+                    shutil.rmtree(self._begun.value[1], ignore_errors=True)
+                raise
+            finally:
+                if self._begun.value is not None:
+                    folders.at_work.discard(self._begun.value[0])

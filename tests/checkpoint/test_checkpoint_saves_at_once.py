@@ -1,0 +1,102 @@
+"""Saves at once by one object: threads' in several sessions, and a signal's handler's inside of another."""
+import os
+
+import pytest
+import tensorflow.compat.v1 as tf
+from ranks import run_ranks
+
+import sok1x as sok
+from sok1x.checkpoint.errors import CheckpointError
+from sok1x.checkpoint.files import folders, manifest
+
+
+BY_THREADS = """
+import os, sys, threading
+import tensorflow.compat.v1 as tf
+import sok1x as sok
+from sok1x import launch
+from sok1x.checkpoint.session.ranks import Ranks
+
+tf.logging.set_verbosity(tf.logging.ERROR)
+tf.disable_v2_behavior()
+sok.init()
+table = sok.DynamicVariable(dimension=2, initializer="1", name="table", init_capacity=4)
+loss = tf.reduce_sum(sok.all2all_dense_embedding(table, tf.constant([1, 2], tf.int64)))
+train = tf.train.GradientDescentOptimizer(1.0).minimize(loss, var_list=[table])
+manager, init = sok.CheckpointManager(sys.argv[1]), tf.global_variables_initializer()
+sessions, exported, gather, waits = [tf.Session(), tf.Session()], sok.export(table), Ranks._gather, threading.Event()
+first, failed = launch.current().rank, []
+
+def seen(ranks, session, payload):
+    if session is sessions[first]:
+        waits.set()
+    return gather(ranks, session, payload)
+
+def values(session):
+    return sorted(map(tuple, session.run(exported)[1].tolist()))
+
+def save(number):
+    if number != first:
+        waits.wait()  # the other thread is in its save, which on the other rank begins after this one
+    try:
+        manager.save(sessions[number], int(sys.argv[2 + number]))
+    except BaseException as error:
+        failed.append(error)
+        raise
+
+for number, session in enumerate(sessions):
+    session.run(init)
+    for _ in range(number + 1):
+        session.run(train)
+saved = [values(session) for session in sessions]
+assert saved[0] and saved[0] != saved[1], saved
+Ranks._gather = seen
+threads = [threading.Thread(target=save, args=[number]) for number in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert not failed, failed
+for number, session in enumerate(sessions):
+    step = int(sys.argv[2 + number])
+    assert manager.restore(session, step) == step
+    assert values(session) in (saved if sys.argv[2] == sys.argv[3] else [saved[number]]), step
+print("saved", sorted(os.listdir(sys.argv[1])))
+"""
+
+
+@pytest.mark.parametrize("steps", [(1, 2), (7, 7)])
+def test_threads_whose_saves_come_in_another_order_on_each_rank(tmp_path, steps):
+    """Of two sessions by one manager: a thread's save waits for the other ranks, and not for the other thread's."""
+    finished = run_ranks(2, BY_THREADS, tmp_path, *steps, timeout=60)
+    names = [".sok1x.lock", "checkpoint"] + ["model.ckpt-{}".format(step) for step in sorted(set(steps))]
+    assert finished.out.count("saved {}\n".format(names)) == 2, str(finished)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_save_inside_of_another_leaves_that_its_own_folder(tmp_path, monkeypatch, fails):
+    """As in a signal's handler."""
+    sok.init()
+    with tf.Graph().as_default(), tf.Session() as session:
+        table = sok.Variable([[1.0]], name="table")
+        manager, stock, at_work = sok.CheckpointManager(str(tmp_path)), manifest.write, set(folders.at_work)
+        session.run(tf.global_variables_initializer())
+
+        def interrupted(*arguments):
+            monkeypatch.undo()
+            assert manager.save(session, 2) == str(tmp_path / "model.ckpt-2")
+            if fails:
+                raise CheckpointError("no")
+            stock(*arguments)
+
+        monkeypatch.setattr(manifest, "write", interrupted)
+        try:
+            assert manager.save(session, 1) == str(tmp_path / "model.ckpt-1") and not fails
+        except CheckpointError:
+            assert fails
+        assert folders.at_work == at_work
+        assert sorted(os.listdir(str(tmp_path))) == [".sok1x.lock", "checkpoint"] + ["model.ckpt-1"] * (not fails) + [
+            "model.ckpt-2"]
+        for step in [2] if fails else [1, 2]:
+            session.run(table.assign([[0.0]]))
+            assert manager.restore(session, step) == step and session.run(table).tolist() == [[1.0]]
