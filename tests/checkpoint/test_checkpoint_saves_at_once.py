@@ -9,7 +9,6 @@ import sok1x as sok
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.files import folders, manifest
 
-
 BY_THREADS = """
 import os, sys, threading
 import tensorflow.compat.v1 as tf
