@@ -78,7 +78,9 @@ class _Since(Operation):
                 enough = counters[KNOWN] != 0
             notes = notes[:min(total, len(notes))]
             noted = notes[notes[:, 1] > 0]
-            if len(noted) < len(notes):  # the table was saved without a ring: keys had left before the first note
+            # Saved without a ring: keys had left before the first note. KNOWN tells up to when that matters, unless an
+            # earlier sok1x has saved the table.
+            if len(noted) < len(notes) and not counters[KNOWN]:
                 enough = len(noted) > 0 and since >= noted[:, 1].min()
             notes = noted
             keys = np.unique(notes[notes[:, 1] > since, 0])

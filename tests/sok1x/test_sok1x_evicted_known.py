@@ -237,3 +237,33 @@ def test_what_left_without_a_note_is_not_all_known(tmp_path, room):
                 session.run(train, {ids: keys})
             assert [bool(sok.evicted_keys(table, since, session)[1]) for since in (3, 4, 5, 6)] == [
                 False, room > 3, True, True]
+
+
+@pytest.mark.parametrize("room", [3, 100])
+def test_what_left_before_a_restore_without_a_note_does_not_hide_what_is_known_since(tmp_path, room):
+    """A checkpoint of objects of a table that remembered nothing: KNOWN has up to when that matters."""
+    sok.init()
+    for remembered in (0, room):
+        with tf.Graph().as_default(), tf.Session() as session:
+            table = sok.DynamicVariable(DIM, "1", name="t", init_capacity=4, max_capacity=4,
+                                        remember_evicted=remembered)
+            ids = tf.placeholder(tf.int64, [None])
+            loss = tf.reduce_sum(sok.all2all_dense_embedding(table, ids))
+            train = tf.train.GradientDescentOptimizer(0.1).minimize(loss, var_list=[table])
+            path, objects = str(tmp_path / "saved"), tf.train.Checkpoint(table=table)
+            if not remembered:
+                session.run(tf.global_variables_initializer())
+                for keys in ([1, 2, 3, 4], [5, 6], [7, 8]):
+                    session.run(train, {ids: keys})
+                objects.write(path, session=session)
+                continue
+            objects.restore(path).expect_partial().initialize_or_restore(session)
+            for keys in ([7, 8], [7, 8]):  # steps 4 and 5: nothing leaves
+                session.run(train, {ids: keys})
+            for since, expected in ((3, False), (4, True), (5, True)):
+                left, complete = sok.evicted_keys(table, since, session)
+                assert left.tolist() == [] and complete == expected, since
+            session.run(train, {ids: [20, 21]})  # 5 and 6 leave at step 6
+            for since, expected, known in ((3, [5, 6], False), (4, [5, 6], True), (5, [5, 6], True), (6, [], True)):
+                left, complete = sok.evicted_keys(table, since, session)
+                assert left.tolist() == expected and complete == known, since
