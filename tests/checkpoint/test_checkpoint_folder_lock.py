@@ -143,6 +143,28 @@ def test_a_signal_s_handler_may_take_the_very_one_that_is_taken(tmp_path, monkey
     assert not folder_lock.is_held(str(tmp_path)) and not descriptors_of(tmp_path)
 
 
+@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_signal_s_handler_may_take_one_that_is_just_made(tmp_path, monkeypatch, after, keeps):
+    init, taken = FolderLock.__init__, []
+
+    def interrupted(*arguments):
+        monkeypatch.undo()
+        if after:
+            init(*arguments)
+        lock = folder_lock.of_process(str(tmp_path))
+        assert lock.held
+        taken.extend([lock] * keeps)
+        if not after:
+            init(*arguments)
+
+    monkeypatch.setattr(FolderLock, "__init__", interrupted)
+    lock = folder_lock.of_process(str(tmp_path))
+    assert lock.held and lock is folder_lock.of_process(str(tmp_path)) and taken == [lock] * keeps
+    del lock, taken[:]
+    assert not folder_lock.is_held(str(tmp_path)) and not descriptors_of(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["ftruncate", "pwrite"])
 def test_a_lock_that_cannot_be_written_is_not_held(tmp_path, monkeypatch, name):
     def full(*_arguments):
@@ -193,6 +215,12 @@ def test_a_lock_leaves_nothing_behind(tmp_path, monkeypatch):
         with FolderLock(str(tmp_path)):
             assert len(folder_lock._all) == before + 1
     assert len(folder_lock._all) == before
+    shared = len(folder_lock._of_process)
+    for _ in range(3):
+        lock = folder_lock.of_process(str(tmp_path))
+        assert len(folder_lock._of_process) == shared + 1
+        del lock
+    assert len(folder_lock._of_process) == shared
 
 
 FORK = """

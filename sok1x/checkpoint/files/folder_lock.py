@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 import weakref
-from typing import Any, Optional
+from typing import Any, List, Optional
 
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import LockedError
@@ -27,11 +27,13 @@ class FolderLock:
     Attributes:
         directory: The folder.
         renaming: Is held by the one of the threads that share the lock (`of_process`) that gives names there.
+        shared_as: The folder's real path, where they do.
     """
 
     def __init__(self, directory: str, name: str = NAME) -> None:
         self.directory = directory
         self.renaming: Any = threading.RLock()
+        self.shared_as: Optional[str] = None
         self._path = os.path.join(directory, name)
         self._fd: Optional[int] = None
         self._closer: Any = None  # closes the descriptor, at the latest when this object is gone
@@ -130,7 +132,7 @@ def _take(fd: int) -> None:
     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-_of_process: Any = weakref.WeakValueDictionary()  # {real path of the folder: its lock}
+_of_process: List[Any] = []  # weak references to those that are shared; of a folder's the first counts
 _looking: Any = threading.RLock()  # held while one of these is looked for; a signal's handler may, meanwhile
 
 
@@ -142,10 +144,18 @@ def of_process(directory: str) -> FolderLock:
     """
     path = os.path.realpath(directory)
     with _looking:
-        lock = _of_process.get(path)
+        lock = _shared_as(path)
         if lock is None:
-            lock = _of_process[path] = FolderLock(directory)
+            made = FolderLock(directory)
+            made.shared_as = path
+            _of_process.append(weakref.ref(made, _of_process.remove))  # in one step
+            lock = _shared_as(path) or made  # a handler's, if that has made one meanwhile
     return lock.acquire()  # a folder that does not answer holds up no other
+
+
+def _shared_as(path: str) -> Optional[FolderLock]:
+    shared = [reference() for reference in list(_of_process)]
+    return next((lock for lock in shared if lock is not None and lock.shared_as == path), None)
 
 
 def is_held(directory: str, name: str = NAME) -> bool:
