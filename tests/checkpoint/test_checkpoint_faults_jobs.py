@@ -8,10 +8,14 @@ import sys
 import counted_model
 import damages
 import pytest
+import tensorflow.compat.v1 as tf
 from ranks import run_ranks, unexpected
 from talking import Talking
 
-from sok1x.checkpoint.files import folders
+import sok1x as sok
+from sok1x.checkpoint.errors import CheckpointError, WriteError
+from sok1x.checkpoint.files import folders, manifest
+from sok1x.checkpoint.session.ranks import Ranks
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KEEP_SAVING, KILL = (os.path.join(HERE, name) for name in ("program_keep_saving.py", "program_kill.py"))
@@ -77,3 +81,28 @@ def test_a_job_does_not_begin_with_a_damaged_checkpoint(saved, tmp_path, name):
     finished = run_ranks(2, KILL, folder, 60, 4, "none", 8, check=False)
     assert finished.code != 0 and "restored" not in finished.out
     assert damage.file in finished.err and (damage.table is None or "'{}'".format(damage.table) in finished.err)
+
+
+@pytest.mark.parametrize("cause", [None, OSError("disk")])
+def test_a_rank_whose_work_has_failed_says_so_where_it_cannot_tell_the_others(tmp_path, monkeypatch, cause):
+    """As where their job ends meanwhile."""
+    def fail(*_arguments):
+        monkeypatch.setattr(Ranks, "_gather", ended)
+        raise WriteError("cannot write") from cause
+
+    def ended(*_arguments):
+        raise CheckpointError("another rank has ended")
+
+    sok.init()
+    with tf.Graph().as_default(), tf.Session() as session:
+        sok.Variable([[1.0]], name="table")
+        manager = sok.CheckpointManager(str(tmp_path))
+        session.run(tf.global_variables_initializer())
+        monkeypatch.setattr(manifest, "write", fail)
+        with pytest.raises(WriteError, match="cannot write") as raised:
+            manager.save(session, 1)
+        assert str(raised.value.__cause__) == ("another rank has ended" if cause is None else "disk")
+        monkeypatch.undo()
+        monkeypatch.setattr(Ranks, "_gather", ended)
+        with pytest.raises(CheckpointError, match="another rank has ended"):
+            manager.save(session, 1)

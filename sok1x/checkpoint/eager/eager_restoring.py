@@ -44,12 +44,7 @@ def restored(stock: Callable[..., Any]) -> Callable[..., Any]:
             with _forgotten_if_failed(self._graph_view):
                 return _load_one(stock, self, path, options, place.mark)
         with talk().about("a tf.train.Checkpoint restores tables"):
-            try:
-                places = [Place(*told) for told in talk().agree(None, lambda: _found(place))]
-            except CheckpointError as error:
-                if place.error is None or error is place.error:
-                    raise
-                raise place.error from error  # nobody has listened: others may have read it, and it has no tables
+            places = [Place(*told) for told in talk().agree(None, lambda: _found(place))]
         status: List[Any] = []
         with talk().about("a tf.train.Checkpoint restores tables from {}".format(places[0].prefix)):
             prefix, mark = _prefix_of(places, path)

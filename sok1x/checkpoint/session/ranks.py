@@ -109,7 +109,12 @@ class Ranks:
             value = work()
         except Exception as error:  # whatever it is, the other ranks must hear of it
             failed = error
-        told = self.exchange(session, [_message(failed), value])
+        try:
+            told = self.exchange(session, [_message(failed), value])
+        except Exception as error:
+            if failed is None:
+                raise
+            raise failed from failed.__cause__ or error  # nobody has heard of it, so this rank must say it
         if failed is not None:
             raise failed
         for rank, (message, _) in enumerate(told):
