@@ -1,4 +1,5 @@
-"""Saves at once by one object: threads' in several sessions, and a signal's handler's inside of another."""
+"""What comes in the middle of a save by the same object: another thread's, a signal's handler's, or its end."""
+import gc
 import os
 
 import pytest
@@ -7,7 +8,7 @@ from ranks import run_ranks
 
 import sok1x as sok
 from sok1x.checkpoint.errors import CheckpointError
-from sok1x.checkpoint.files import folders, manifest
+from sok1x.checkpoint.files import folder_lock, folders, manifest, publishing
 
 BY_THREADS = """
 import os, sys, threading
@@ -99,3 +100,69 @@ def test_a_save_inside_of_another_leaves_that_its_own_folder(tmp_path, monkeypat
         for step in [2] if fails else [1, 2]:
             session.run(table.assign([[0.0]]))
             assert manager.restore(session, step) == step and session.run(table).tolist() == [[1.0]]
+
+
+def test_a_save_holds_its_folder_whoever_lets_go_of_it_meanwhile(tmp_path, monkeypatch):
+    """As a hook that two sessions have, which one of them ends in another thread."""
+    sok.init()
+    with tf.Graph().as_default(), tf.Session() as session:
+        table = sok.Variable([[1.0]], name="table")
+        manager, stock = sok.CheckpointManager(str(tmp_path)), manifest.write
+        session.run(tf.global_variables_initializer())
+
+        def closed(*arguments):
+            manager._saving.close()
+            assert folder_lock.is_held(str(tmp_path))
+            stock(*arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(manifest, "write", closed)
+            assert manager.save(session, 1) == str(tmp_path / "model.ckpt-1")
+        assert sorted(os.listdir(str(tmp_path))) == [".sok1x.lock", "checkpoint", "model.ckpt-1"]
+        assert not folder_lock.is_held(str(tmp_path))
+        session.run(table.assign([[0.0]]))
+        assert manager.restore(session) == 1 and session.run(table).tolist() == [[1.0]]
+
+
+def test_a_saver_s_save_inside_of_another_is_of_its_own_prefix(tmp_path, monkeypatch):
+    sok.init()
+    with tf.Graph().as_default(), tf.Session() as session:
+        table = sok.DynamicVariable(dimension=2, initializer="1", name="table", init_capacity=8, cache_rows=4)
+        rows = sok.all2all_dense_embedding(table, tf.constant([1, 2], tf.int64))
+        saver, stock = tf.train.Saver(), manifest.write
+        session.run(tf.global_variables_initializer())
+        expected = session.run(rows).tolist()
+        paths = [str(tmp_path / folder / "saved") for folder in ("outer", "inner")]
+
+        def interrupted(*arguments):
+            monkeypatch.undo()
+            assert saver.save(session, paths[1]) == paths[1]
+            stock(*arguments)
+
+        monkeypatch.setattr(manifest, "write", interrupted)
+        assert saver.save(session, paths[0]) == paths[0]
+        for path in paths:
+            saver.restore(session, path)
+            assert session.run(rows).tolist() == expected
+            assert not [name for name in os.listdir(os.path.dirname(path)) if name.endswith(".tmp")]
+            assert not folder_lock.is_held(os.path.dirname(path))
+
+
+def test_a_saver_s_save_that_fails_holds_nothing_while_its_error_is_there(tmp_path, monkeypatch):
+    """Its traceback has the frames of the save, and they may be a cycle."""
+    def fail(*_arguments):
+        raise CheckpointError("no")
+
+    sok.init()
+    with tf.Graph().as_default(), tf.Session() as session:
+        sok.DynamicVariable(dimension=2, initializer="1", name="table", init_capacity=8, cache_rows=4)
+        saver = tf.train.Saver()
+        session.run(tf.global_variables_initializer())
+        monkeypatch.setattr(publishing, "publish_as", fail)
+        gc.disable()
+        try:
+            with pytest.raises(CheckpointError, match="no") as raised:
+                saver.save(session, str(tmp_path / "saved"))
+            assert not folder_lock.is_held(str(tmp_path)), raised
+        finally:
+            gc.enable()

@@ -44,19 +44,22 @@ class PrefixSaving(Saving):
         Raises:
             CheckpointError: on all ranks where one of them fails; checkpoints saved before are as they were.
         """
+        # A signal's handler may save while another save is at work, which goes on where it was.
+        before = self._directory, self._prefix, self._options, self._record, self._all_of_it
         self._directory, self._prefix, self._options, self._record = os.path.dirname(prefix), prefix, options, record
         self._all_of_it = all_of_it
         try:
             self.save(session, step)
         finally:
+            self._directory, self._prefix, self._options, self._record, self._all_of_it = before
             self.close()
 
     def _open(self) -> None:
         if self._ranks.rank == 0:
             publishing.expect_free(self._prefix)
             self._lock = folder_lock.of_process(self._directory)
-            with self._lock.renaming:
-                retiring.remove_leftovers(self._lock)
+            with self._held().renaming:
+                retiring.remove_leftovers(self._held())
                 prefixes.remove_leftovers(self._prefix)
 
     def _begin(self, step: int) -> Any:
@@ -67,11 +70,11 @@ class PrefixSaving(Saving):
         return self._make_temporary(self._prefix)
 
     def _publish(self, session: tf.Session, folder: str, token: str, step: int, outcomes: List[Any]) -> Optional[str]:
-        if self._lock is None:
+        if self._ranks.rank:
             return None
         files = self._complete(session, folder, token, step, outcomes, **self._options)
         links.write_state(folder, os.path.basename(folders.tensorflow_prefix(folder, step)))
-        with self._lock.renaming:
+        with self._held().renaming:
             if prefixes.around(self._prefix) is None:
                 publishing.publish_as(folder, self._prefix,
                                       lambda: links.link_files(self._prefix, step, files, self._prefix))

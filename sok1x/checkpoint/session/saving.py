@@ -40,7 +40,8 @@ class Saving:
                  keep: Optional[int], ranks: Optional[Ranks] = None) -> None:
         self._directory, self._dense, self._keep = directory, dense, keep
         self._lock: Optional[FolderLock] = None
-        self._begun = ThreadScope()  # on rank 0 the token of this thread's save at work, and its folder
+        # On rank 0 of this thread's save at work: its token, its folder, and the lock; another thread may close this.
+        self._begun = ThreadScope()
         self._removals: List[threading.Thread] = []  # of checkpoints that are not kept; training need not wait
         self._warned = False  # of later steps
         # {session: held by the thread that saves it}. Ranks' exchanges meet by session: those of another session may
@@ -107,8 +108,12 @@ class Saving:
         """Rank 0: takes the folder, unless it has it."""
         if self._ranks.rank == 0 and self._lock is None:
             self._lock = folder_lock.of_process(self._directory)
-            with self._lock.renaming:
-                retiring.remove_leftovers(self._lock)
+            with self._held().renaming:
+                retiring.remove_leftovers(self._held())
+
+    def _held(self) -> FolderLock:
+        """Rank 0: the lock. No frame keeps it: an error's traceback would, when all else has let it go."""
+        return self._lock or folder_lock.of_process(self._directory)
 
     def _expect_equal_on_ranks(self) -> None:
         if self._dense is not None:
@@ -128,7 +133,7 @@ class Saving:
         """Rank 0: what `_begin` gives, for a checkpoint that will be the folder `final`."""
         token = folders.new_token()
         folders.at_work.add(token)
-        self._begun.value = token, folders.hidden(final, token, "tmp")
+        self._begun.value = token, folders.hidden(final, token, "tmp"), self._held()
         return token, publishing.make_temporary(final, token)
 
     def _write(self, session: tf.Session, folder: str, token: str, step: int) -> List[Dict[str, Any]]:
@@ -146,15 +151,15 @@ class Saving:
 
     def _publish(self, session: tf.Session, folder: str, token: str, step: int, outcomes: List[Any]) -> Optional[str]:
         """Rank 0: what is not in shards, the manifest, and the checkpoint's name."""
-        if self._lock is None:
+        if self._ranks.rank:
             return None
         self._complete(session, folder, token, step, outcomes)
-        with self._lock.renaming:
+        with self._held().renaming:
             final = publishing.publish(folder, self._directory, step)
             there = folders.complete(self._directory)
             if self._dense is not None:
                 self._write_state(step, there)
-            retired = retiring.retire(self._lock, self._keep, step, there)
+            retired = retiring.retire(self._held(), self._keep, step, there)
         self._end_removal()
         removal = threading.Thread(target=giving_way.remove, name="sok1x-removal", args=[retired])
         removal.start()
