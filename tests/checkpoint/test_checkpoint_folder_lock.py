@@ -179,6 +179,28 @@ def test_a_lock_that_cannot_be_written_is_not_held(tmp_path, monkeypatch, name):
         assert folder_lock.is_held(str(tmp_path))
 
 
+@pytest.mark.parametrize("handler", [False, True])
+def test_who_is_interrupted_while_it_takes_one_does_not_hold_it(tmp_path, monkeypatch, handler):
+    """By Ctrl-C, when the system has given the lock and nobody has noted it; `handler`: a signal's has, before."""
+    take, lock = folder_lock._take, FolderLock(str(tmp_path))
+
+    def interrupted(fd):
+        monkeypatch.undo()
+        take(fd)
+        if handler:
+            lock.acquire()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(folder_lock, "_take", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        lock.acquire()
+    assert lock.held == folder_lock.is_held(str(tmp_path)) == handler and lock._opened is None
+    assert len(descriptors_of(tmp_path)) == handler
+    with lock:
+        assert folder_lock.is_held(str(tmp_path))
+    assert not folder_lock.is_held(str(tmp_path)) and not descriptors_of(tmp_path)
+
+
 def test_a_folder_that_takes_long_holds_up_no_other(tmp_path, monkeypatch):
     """A file system that does not answer, say."""
     makedirs, begun, answers = os.makedirs, threading.Event(), threading.Event()

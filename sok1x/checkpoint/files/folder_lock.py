@@ -65,18 +65,15 @@ class FolderLock:
                     raise
                 fcntl.flock(interrupted[1], fcntl.LOCK_EX | fcntl.LOCK_NB)  # it may have it, and not know yet
                 self._closer, self._fd = interrupted
-                closer()
                 return
             self._closer, self._fd = closer, fd  # before anything else: a signal's handler may ask for the lock, too
             os.ftruncate(fd, 0)
             os.pwrite(fd, (self._own() + "\n").encode(), 0)
         except OSError as error:
             if self._fd not in (None, fd):  # a handler has been faster
-                closer()
                 return
             holder = ascii(os.pread(fd, 256, 0).decode("utf-8", "replace").strip())[1:-1]
             self._fd = None
-            closer()
             if not isinstance(error, BlockingIOError):
                 raise errors.of_write(error, self._path) from None
             who = "Another hook of this process" if holder == self._own() else "Another job"
@@ -84,6 +81,8 @@ class FolderLock:
                               "until that one has ended.".format(
                                   who, self.directory, holder or "a process", self._path)) from None
         finally:
+            if self._fd != fd:
+                closer()  # Ctrl-C, too, may come when the system has given the lock and nobody has noted it
             self._opened = interrupted
 
     @property
