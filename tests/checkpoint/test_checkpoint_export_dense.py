@@ -33,6 +33,10 @@ def test_a_stock_estimator_starts_from_a_checkpoint_of_two_ranks(tmp_path, capsy
     assert {layer + "ab/embedding_weights", layer + "k_embedding/embedding_weights", "dnn/logits/bias",
             "dnn/hiddenlayer_0/kernel", "global_step"} <= set(names)
     assert not [name for name in names if name.endswith(("/steps", "/stamps", "embedding_weights/Adagrad"))]
+    one = str(tmp_path / "one")
+    assert command.main(["export", str(tmp_path / "ours"), "--format", "tensorflow", "--output", one, "--dense",
+                         "--table", layer + "k_embedding/embedding_weights"]) == 0
+    assert {name for name, _ in tf.train.list_variables(one)} == set(names) - {layer + "ab/embedding_weights"}
     assert loss_of(0, tmp_path, "stock", prefix) == (pytest.approx(loss, rel=1e-6), 1)
 
 

@@ -44,7 +44,7 @@ def tensorflow(tables: List[TableRows], output: str, progress: Progress, rows: O
     extents = [table.count if compact else _extent(table, rows) for table in tables]
     outputs.make_folder(os.path.dirname(output))
     tf = _import_tensorflow()
-    others = {} if dense_of is None else _dense_variables(tf, dense_of, tables)
+    others = {} if dense_of is None else _dense_variables(tf, dense_of)
     with outputs.folder_beside(output) as folder:
         parts = [os.path.join(folder, "part-{}".format(number)) for number in range(len(tables))]
         for table, extent, part in zip(tables, extents, parts):
@@ -118,7 +118,7 @@ def _pairs(table: TableRows) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
         left = left[len(rows):]
 
 
-def _dense_variables(tf: Any, checkpoint: Checkpoint, tables: List[TableRows]) -> Dict[str, np.ndarray]:
+def _dense_variables(tf: Any, checkpoint: Checkpoint) -> Dict[str, np.ndarray]:
     """All but what tables have beside their rows. Raises CheckpointError where a file is damaged, or is not there."""
     from sok1x.checkpoint.session import dense_saver  # imports TensorFlow
     for name in checkpoint.manifest.other_files():
@@ -127,7 +127,7 @@ def _dense_variables(tf: Any, checkpoint: Checkpoint, tables: List[TableRows]) -
     if not os.path.isfile(prefix + ".index"):
         raise NotFoundError("There are no dense variables in {}: leave out --dense.".format(checkpoint.folder))
     reader = tf.train.NewCheckpointReader(prefix)
-    beside = {table.name + end for table in tables for end in ("", "/keys", "/steps")}
+    beside = {table + end for table in checkpoint.manifest.tables for end in ("", "/keys", "/steps")}
     return {name: np.asarray(reader.get_tensor(name)) for name in sorted(reader.get_variable_to_shape_map())
             if name not in beside}
 
