@@ -24,7 +24,7 @@ _SIZE, _LOCAL_SIZE, _RANK = "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"
 LOOK_SECONDS = 3.0
 _ENDED = ("Z", "X")  # states of processes that have ended
 # Until a process that has been told to end is told again, by what nobody can miss; and then until mpiexec has seen it.
-_END_SECONDS, _SEEN_SECONDS = 5.0, 1.0
+_END_SECONDS, _SEEN_SECONDS = 1.0, 1.0
 
 
 class Siblings:

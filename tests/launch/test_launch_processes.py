@@ -9,8 +9,7 @@ from ranks import environment, run_ranks
 ENDS = """
 import os, signal, sys
 from sok1x import ends
-if {deaf}:
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+signal.signal(signal.SIGHUP, signal.SIG_IGN if {deaf} else signal.SIG_DFL)  # nohup has it ignored
 ends.say(os.getpid())
 print("ends", flush=True)
 sys.stdin.read()
