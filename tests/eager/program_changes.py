@@ -6,6 +6,7 @@ import functools
 
 import numpy as np
 import tensorflow as tf
+from refusals import refused
 
 tf.compat.v1.enable_v2_behavior()
 import sok1x as sok  # noqa: E402
@@ -186,15 +187,6 @@ def check_scatters():
             "assign_add": lambda: table.assign_add(tf.ones_like(table)), "assign": lambda: table.assign(2.0 * table),
             "slice": lambda: table[1].assign(tf.fill([DIM], 7.0))}.items():
         assert check(name, table, change), name
-
-
-def refused(kind, words, call):
-    try:
-        call()
-    except kind as error:
-        assert words in str(error), error
-    else:
-        raise AssertionError("no error: {}".format(words))
 
 
 def check_caches(world):

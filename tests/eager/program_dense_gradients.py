@@ -4,6 +4,7 @@
 """
 import numpy as np
 import tensorflow as tf
+from refusals import refused
 
 tf.compat.v1.enable_v2_behavior()
 import sok1x as sok  # noqa: E402
@@ -49,15 +50,6 @@ def gradient_of(table, loss, keys):
 
 def moved(table, before):
     return {key for key, row in exported(table).items() if row != before.get(key, [1.0] * DIM)}
-
-
-def refused(kind, words, call):
-    try:
-        call()
-    except kind as error:
-        assert words in str(error), error
-    else:
-        raise AssertionError("no error: {}".format(words))
 
 
 def scaled(optimizer):

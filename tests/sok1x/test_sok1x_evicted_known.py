@@ -204,17 +204,21 @@ def test_a_table_that_remembers_nothing_does_not_know_what_one_that_does_has_for
                 assert not sok.evicted_keys(table, steps, session)[1]
 
 
+def four_rows(remembered):
+    """(a table of at most four rows, the keys that a step is given, the step)."""
+    table = sok.DynamicVariable(DIM, "1", name="t", init_capacity=4, max_capacity=4, remember_evicted=remembered)
+    ids = tf.placeholder(tf.int64, [None])
+    loss = tf.reduce_sum(sok.all2all_dense_embedding(table, ids))
+    return table, ids, tf.train.GradientDescentOptimizer(0.1).minimize(loss, var_list=[table])
+
+
 @pytest.mark.parametrize("room", [3, 100])
 def test_what_left_without_a_note_is_not_all_known(tmp_path, room):
     """A checkpoint of objects that has counters of a table that remembered nothing, as those of DeepRec did once."""
     sok.init()
     for remembered in (0, room):
         with tf.Graph().as_default(), tf.Session() as session:
-            table = sok.DynamicVariable(DIM, "1", name="t", init_capacity=4, max_capacity=4,
-                                        remember_evicted=remembered)
-            ids = tf.placeholder(tf.int64, [None])
-            loss = tf.reduce_sum(sok.all2all_dense_embedding(table, ids))
-            train = tf.train.GradientDescentOptimizer(0.1).minimize(loss, var_list=[table])
+            table, ids, train = four_rows(remembered)
             path, objects = str(tmp_path / "saved"), tf.train.Checkpoint(table=table)
             if not remembered:
                 session.run(tf.global_variables_initializer())
@@ -245,11 +249,7 @@ def test_what_left_before_a_restore_without_a_note_does_not_hide_what_is_known_s
     sok.init()
     for remembered in (0, room):
         with tf.Graph().as_default(), tf.Session() as session:
-            table = sok.DynamicVariable(DIM, "1", name="t", init_capacity=4, max_capacity=4,
-                                        remember_evicted=remembered)
-            ids = tf.placeholder(tf.int64, [None])
-            loss = tf.reduce_sum(sok.all2all_dense_embedding(table, ids))
-            train = tf.train.GradientDescentOptimizer(0.1).minimize(loss, var_list=[table])
+            table, ids, train = four_rows(remembered)
             path, objects = str(tmp_path / "saved"), tf.train.Checkpoint(table=table)
             if not remembered:
                 session.run(tf.global_variables_initializer())
