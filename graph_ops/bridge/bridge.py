@@ -39,10 +39,10 @@ class RequestInfo(ctypes.Structure):
                 ("name", ctypes.c_char_p), ("inputs", ctypes.c_void_p), ("id", ctypes.c_int64),
                 ("kernel", ctypes.c_int64), ("step", ctypes.c_int64), ("session", ctypes.c_uint64),
                 ("signature", ctypes.c_uint64), ("frame", ctypes.c_uint64), ("iteration", ctypes.c_int64),
-                ("stream", ctypes.c_void_p),
+                ("stream", ctypes.c_void_p), ("needs_rows", ctypes.c_int64),
                 ("input_count", ctypes.c_int32), ("host_input_count", ctypes.c_int32),
                 ("resource_count", ctypes.c_int32), ("device_output_count", ctypes.c_int32),
-                ("no_room", ctypes.c_int32)]
+                ("grown", ctypes.c_int32)]
 
 
 def array(info, gpu=None):
@@ -59,8 +59,9 @@ class Request:
 
     Attributes:
       input_count: those in the host's memory included. host_input_count, device_output_count, resource_count.
-      no_room: whether its group in C++ has left it because its table has no rows for new keys, so that no other group
-        need try.
+      needs_rows: where its group in C++ has left it because its table has no rows for new keys, how many it would have
+        with them; else 0. No other group need try.
+      grown: whether it has come once before, and its table has got rows for it (`come_again`).
       gpu: the `Gpu` the op is placed on, None for the CPU. communicator: for exchanges of that device's memory.
       exchange: the number of the decision that has all ranks run it; 0 on one rank.
       plan: the number of its graph's plan (plan.py), None where another process has built the graph.
@@ -77,8 +78,8 @@ class Request:
     def __init__(self, library, row):
         self.library = library
         (self.handle, self._function_at, self._config_at, self._name_at, self._inputs_at, self.id, self.kernel,
-         self.step, self.session, self.signature, self.frame, self.iteration, self.stream, self.input_count,
-         self.host_input_count, self.resource_count, self.device_output_count, self.no_room) = row
+         self.step, self.session, self.signature, self.frame, self.iteration, self.stream, self.needs_rows,
+         self.input_count, self.host_input_count, self.resource_count, self.device_output_count, self.grown) = row
 
     def come(self, stamp, last=-1):
         """Notes on the timeline, while it is on, that it has come to `stamp`: timeline.py."""
@@ -262,8 +263,17 @@ class Request:
         self.ended()
         self.library.finish(self.handle, code, message.encode("utf-8", "replace"))
 
+    def come_again(self):
+        """Puts the op's run into the queue once more, as another request: its table has got the rows that it lacked."""
+        info = RequestInfo(
+            self.handle, self._function_at, self._config_at, self._name_at, self._inputs_at, self.id, self.kernel,
+            self.step, self.session, self.signature, self.frame, self.iteration, self.stream, self.needs_rows,
+            self.input_count, self.host_input_count, self.resource_count, self.device_output_count, self.grown)
+        self.ended()
+        self.library.push_again(ctypes.byref(info))
+
     def ended(self):
-        """Notes that the op has ended, by `finish` or with its group."""
+        """Notes that the op has ended, by `finish` or with its group, or is no more this request's."""
         self.finished = True
         if self._arena is not None:
             self._arena.end()

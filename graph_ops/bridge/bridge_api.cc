@@ -25,6 +25,9 @@ void sok1x_forked(const char* words) { sok1x::Queue::Forked()->store(strdup(word
 
 void sok1x_wake() { sok1x::Queue::Get()->Wake(); }
 
+// See Queue::PushAgain.
+void sok1x_push_again(const sok1x::RequestInfo* info) { sok1x::Queue::Get()->PushAgain(*info); }
+
 // Begins a request on a GPU: what is enqueued on `own_stream` from now on comes after what TensorFlow has enqueued.
 void sok1x_begin(void* handle, void* own_stream, void* event) {
   auto* request = static_cast<sok1x::Request*>(handle);

@@ -136,6 +136,15 @@ class Queue {
     }
   }
 
+  // A request that was taken, and that nothing has been done for but that its table has got more rows.
+  void PushAgain(RequestInfo info) {
+    auto* const request = static_cast<Request*>(info.request);
+    request->needs_rows = info.needs_rows = 0;
+    request->grown = true;
+    info.grown = 1;
+    Push({{request, info}});
+  }
+
   void Wake() {
     {
       std::lock_guard<std::mutex> lock(mutex_);

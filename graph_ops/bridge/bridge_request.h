@@ -62,12 +62,13 @@ struct RequestInfo {
   uint64_t signature;  // of what this run of the session is made of: bridge_signature.cc
   uint64_t frame;     // of a loop, 0 outside of loops; the same on all ranks whose loops have the same names
   int64_t iteration;  // of that loop
-  void* stream;  // TensorFlow's CUstream, or null on the CPU
+  void* stream;        // TensorFlow's CUstream, or null on the CPU
+  int64_t needs_rows;  // as of the request
   int32_t input_count;  // those in host memory included
   int32_t host_input_count;
   int32_t resource_count;
   int32_t device_output_count;  // outputs in host memory come after these
-  int32_t no_room;              // as of the request
+  int32_t grown;                // as of the request
 };
 
 inline bool Describe(const tf::Tensor& tensor, TensorInfo* info) {
@@ -117,7 +118,9 @@ struct Request {
   int32_t last = -1;             // the rank that was the last to be ready
   Group* group = nullptr;  // of requests that run as one (bridge_group.h), until the request finishes
   bool keeps_sums = false;  // a gradient that one optimizer's step alone reads, or that step: groups/kept_sums.h
-  bool no_room = false;    // a lookup for whose new keys, as its group has seen, its table has no rows
+  int64_t needs_rows = 0;  // of a lookup for whose new keys its table has no rows, as its group has seen: how many with
+                           // them; else 0
+  bool grown = false;      // its table has got rows for it, and C++ is to run it once more: Queue::PushAgain
   // Of one that runs eagerly: bridge_pins.h.
   std::vector<std::shared_ptr<tf::core::RefCounted>> pins;
 

@@ -39,7 +39,7 @@ class Library:
             library, ("open", None, []), ("close", None, [i32, ctypes.c_char_p]), ("wake", None, []),
             ("forked", None, [ctypes.c_char_p]),
             ("refused", i64, []), ("alone", None, [i32]),
-            ("begin", None, [pointer] * 3),
+            ("begin", None, [pointer] * 3), ("push_again", None, [ctypes.POINTER(RequestInfo)]),
             ("inbox_bytes", i32, []),
             ("take", i32, [i64, i64, pointer, i64, i64, ctypes.POINTER(RequestInfo), i32, numbers]),
             ("lane_learn", None, [pointer] + [i64] * 3 + [u64] * 3 + [i64]), ("lane_forget", None, [i64]),

@@ -134,7 +134,9 @@ class Group:
         if not self.operation.communicates or world is None or world.size == 1:
             for taken in left:
                 taken.request.come(timeline.AGREED)
-        if self.together(world) and not all([taken.request.no_room for taken in left]):
+        if world is not None and world.size == 1 and any([taken.request.needs_rows for taken in left]):
+            left = self.members = [taken for taken in left if not self._has_room(taken, world)]
+        if left and self.together(world) and not all([taken.request.needs_rows for taken in left]):
             if world.size == 1 or not self.operation.communicates:
                 left.sort(key=_kernel)  # in one order each time, as for all ranks those that communicate are
             try:
@@ -157,6 +159,19 @@ class Group:
                 taken.request.finish()
         for taken in self.members:
             taken.prepared = None
+
+    def _has_room(self, taken, world):
+        """Whether a member's table, whose rows do not suffice for it, has got more: then it has come again."""
+        if not taken.request.needs_rows or taken.request.grown:
+            return False
+        try:
+            with _device([taken], world):
+                if not self.operation.group.give_room(taken, world):
+                    return False
+        except BaseException:  # the operation's own run meets it too, where it can be told
+            return False
+        taken.request.come_again()
+        return True
 
     def run_left(self, world):
         """Runs members that a group in C++ has left, one by one: each is prepared once more, by itself."""

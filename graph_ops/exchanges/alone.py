@@ -33,7 +33,7 @@ class Alone(Exchange):
         at, out = lookup.leave("inverse", lookup.keys.size), lookup.embeddings()
         lookup.leave_rest()
         with request_store(request, lookup.config, lookup.world, exclusive=lookup.writes) as store:
-            if request.no_room or key_types.are_wider(lookup.table, lookup.keys):  # the former is known to C++
+            if request.needs_rows or key_types.are_wider(lookup.table, lookup.keys):  # the former is known to C++
                 lookup.check()
             elif lookup.look_up(store, at, out):
                 lookup.keep(lambda positions, kept: positions.spread(store.rows, at, kept))

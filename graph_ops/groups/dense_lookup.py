@@ -1,6 +1,7 @@
 """The grouped forms of the dense lookup and of its gradient, on one rank and on several."""
 from sok1x.graph_ops.groups import lane, lookup_alone, lookup_ranks, lookup_ranks_backward
 from sok1x.graph_ops.groups.form import GroupForm
+from sok1x.graph_ops.stores.store import request_store
 
 
 class Forward(GroupForm):
@@ -38,6 +39,13 @@ class Forward(GroupForm):
     def run(self, members, world):
         """See GroupForm.run."""
         return lookup_alone.forward(members) if world.size == 1 else lookup_ranks.forward(members, world)
+
+    def give_room(self, taken, world):
+        """See GroupForm.give_room."""
+        request = taken.request
+        request.begin()
+        with request_store(request, taken.config, world, exclusive=True) as store:
+            return store.give_room(request.needs_rows)
 
     def hand_over(self, taken, world):
         """See GroupForm.hand_over."""

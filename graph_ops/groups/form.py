@@ -47,5 +47,13 @@ class GroupForm(abc.ABC):
           The run (run.Run), whose `left` are those to be run by themselves: the same on all ranks.
         """
 
+    def give_room(self, taken, world):
+        """Gives the table of a member, on one rank, the `Request.needs_rows` rows.
+
+        Returns:
+          Whether it has them, so that C++ may run the member after all.
+        """
+        return False
+
     def hand_over(self, taken, world):
         """Leaves a member that `prepare` has prepared as the operation's own `prepare` would, for its own `run`."""

@@ -177,7 +177,7 @@ int Lane::RunTeams(RequestInfo* infos, int count) {
     for (size_t t = 0; t < left.size(); ++t) {
       if (!left[t]) continue;
       others.push_back(*team.members[t]);
-      others.back().no_room = static_cast<Request*>(others.back().request)->no_room;
+      others.back().needs_rows = static_cast<Request*>(others.back().request)->needs_rows;
     }
   }
   std::copy(others.begin(), others.end(), infos);

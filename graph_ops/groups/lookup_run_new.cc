@@ -63,7 +63,7 @@ int LookupRun::Unseen(int64_t* missing, int64_t* fresh) {
     InsertMember m = InsertMember();
     if (facts_[t].forgets() ? !WhereFree(t, lacking[i], used[i], used[count + i], &m)
                             : used[i] < 0 || used[i] + lacking[i] > rows.dims[0]) {
-      member(t)->no_room = !facts_[t].forgets();
+      member(t)->needs_rows = facts_[t].forgets() ? 0 : std::max<int64_t>(1, used[i] + lacking[i]);
       continue;  // its own `run` sees to it
     }
     missing[t] = 0;

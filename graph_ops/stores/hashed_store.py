@@ -54,6 +54,15 @@ class HashedStore(Store):
                 return self.find(keys, count, rows)
         return Found(rows, rows, 0)
 
+    def give_room(self, needed: int) -> bool:
+        """Sees to it that a table which grows has `needed` rows, where it may. Returns whether it has them."""
+        repair.raise_noted(self)
+        if not self.table.grows or needed > self.table.most_rows:
+            return False
+        if needed > self.capacity:
+            growth.grow(self, needed)
+        return True
+
     def _find_and_count(self, keys: Array, count: int, rows: Array) -> Tuple[int, int]:
         """`rows` int32 [count] of keys; returns how many have none, and how many rows are in use: a GPU is waited for
         once."""

@@ -95,7 +95,7 @@ def test_what_a_group_has_found_to_need_more_rows_is_not_looked_up_again(monkeyp
     random = np.random.RandomState(seed)
     batches = [np.arange(ROWS), np.arange(ROWS), random.randint(-10 ** 9, 10 ** 9, 3 * ROWS), np.arange(-9, ROWS)]
     tried, found = [], []
-    for owner, name in ((HashedStore, "look_up"), (dense_lookup.Forward, "run")):
+    for owner, name in ((HashedStore, "look_up"), (HashedStore, "insert"), (dense_lookup.Forward, "run")):
         real = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *given, real=real: tried.append(real) or real(*given))
     sok.init()
@@ -110,6 +110,68 @@ def test_what_a_group_has_found_to_need_more_rows_is_not_looked_up_again(monkeyp
             assert session.run(layer.embedding_variable.rows_in_use()) == len(np.unique(np.concatenate(batches)))
     for grown, fixed in zip(found, found[len(batches):]):
         assert grown.tobytes() == fixed.tobytes()
+
+
+def many(tables, monkeypatch, give_room=HashedStore.give_room, reach=growing.Reached._reach):
+    """What lookups of growing tables find that run at the same time, and how often Python has inserted keys."""
+    inserts = []
+    insert = HashedStore.insert
+    with monkeypatch.context() as patched, tf.Graph().as_default(), tf.device("/cpu:0"), tf.Session() as session:
+        patched.setattr(HashedStore, "give_room", give_room)
+        patched.setattr(growing.Reached, "_reach", reach)
+        patched.setattr(HashedStore, "insert", lambda *given: inserts.append(1) or insert(*given))
+        made = [one_each(None, init_capacity=ROWS, max_capacity=limit) for limit in tables]
+        session.run(tf.global_variables_initializer())
+        found = []
+        for first in (0, 0, 5, 100, 200):
+            if first == 0:  # at first Python sees it
+                inserts.clear()
+            batch = np.arange(first, first + ROWS)
+            found.append(session.run([rows for _, _, rows in made], {keys: batch for _, keys, _ in made}))
+        found.append(session.run([layer.embedding_variable.rows_in_use() for layer, _, _ in made]))
+        return found, inserts
+
+
+def test_however_a_table_has_got_room_its_lookup_finds_the_same(monkeypatch):
+    sok.init()
+    give_room, reach, tables = HashedStore.give_room, growing.Reached._reach, [None, 8 * ROWS, None]
+
+    def fails(store, needed):
+        raise RuntimeError("this test's")
+
+    def all_but_one(store, needed):
+        return needed != 5 + ROWS and give_room(store, needed)
+
+    def says_so(store, needed):  # and it has not
+        return True
+
+    def others_have_a_slot(self, how, names):
+        return {"a slot": -2} if how == "reach_at_once" else reach(self, how, names)
+
+    expected, inserts = many(tables, monkeypatch)
+    assert not inserts and [int(rows) for rows in expected[-1]] == 3 * [5 + 3 * ROWS]
+    for ways, often in (({"give_room": fails}, 6), ({"give_room": all_but_one}, 3), ({"give_room": says_so}, 6),
+                        ({"reach": others_have_a_slot}, 0)):
+        found, inserts = many(tables, monkeypatch, **ways)
+        assert len(inserts) == often, (ways, inserts)
+        for step, other in zip(expected, found):
+            for rows, others in zip(step, other):
+                assert rows.tobytes() == others.tobytes(), ways
+
+
+def test_of_tables_that_need_room_at_once_the_one_that_may_have_none_fails_alone(monkeypatch):
+    sok.init()
+    with pytest.raises(tf.errors.ResourceExhaustedError, match="is full on rank 0: 37 of 40 rows"):
+        many([40], monkeypatch)
+    with tf.Graph().as_default(), tf.device("/cpu:0"), tf.Session() as session:
+        made = [one_each(None, init_capacity=ROWS, max_capacity=limit) for limit in (None, ROWS)]
+        session.run(tf.global_variables_initializer())
+        fed = {keys: np.arange(3 * ROWS) for _, keys, _ in made}
+        for _ in range(3):
+            with pytest.raises(tf.errors.ResourceExhaustedError, match="max_capacity"):
+                session.run([rows for _, _, rows in made], fed)
+            assert session.run(made[0][2], fed).shape == (3 * ROWS, 1, 1, 3)
+        assert [int(session.run(layer.embedding_variable.rows_in_use())) for layer, _, _ in made] == [3 * ROWS, 0]
 
 
 def test_optimizers_that_ask_how_many_rows_there_are():
