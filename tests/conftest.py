@@ -9,6 +9,7 @@ import pytest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "cuda_kernels"), os.path.join(HERE, "dump_load")]
+import at_once  # noqa: E402
 import tensorflow2_skips  # noqa: E402
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", tensorflow2_skips.LOG_LEVEL)
@@ -48,6 +49,12 @@ def seed():
     value = int(os.environ.get("SOK1X_TEST_SEED", random.SystemRandom().randrange(2 ** 31)))
     print("SOK1X_TEST_SEED={}".format(value))
     return value
+
+
+@pytest.fixture
+def ended(request, tmp_path_factory):
+    """A function that gives the outcome of the test's job, as at_once.py has it."""
+    return functools.partial(at_once.outcome, request.node, tmp_path_factory)
 
 
 @functools.lru_cache(maxsize=None)

@@ -16,7 +16,7 @@ from tensorflow2_skips import LOG_LEVEL
 HERE = os.path.dirname(os.path.abspath(__file__))
 # On a GPU sums in no given order are asked for otherwise, and a group's come in another than a single op's.
 EQUAL_BITS = {"SOK1X_DETERMINISTIC": "1"} if os.environ.get("SOK1X_TEST_DEVICE") == "gpu" else {}
-_starting = threading.Lock()
+_starting = threading.RLock()
 _TURN_SECONDS = 1.0
 
 # Lines that libraries other than ours write to stderr on a healthy run.
@@ -64,7 +64,9 @@ def environment(env=None):
     # Tests make graphs of their own, programs that they start build in the default graph.
     if values.get("SOK1X_TEST_BEHAVIOR") == "v2":
         values["SOK1X_TEST_BEHAVIOR"] = "graphs"
-    values["LD_PRELOAD"] = " ".join([values.get("LD_PRELOAD", ""), _patient_yield()]).strip()
+    with _starting:
+        library = _patient_yield()
+    values["LD_PRELOAD"] = " ".join([values.get("LD_PRELOAD", ""), library]).strip()
     values.update(env or {})
     return values
 

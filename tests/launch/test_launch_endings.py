@@ -7,6 +7,7 @@ import time
 import types
 
 import pytest
+from at_once import job
 from ranks import run_ranks
 
 from sok1x.launch import failure
@@ -34,17 +35,20 @@ def failing(ranks, scenario, *arguments, within=30.0, program=PROGRAM, **options
 
 
 @pytest.mark.parametrize("ranks", [0, 1, 2, 4])
-def test_healthy(ranks, way):
-    done = fine(ranks, "healthy", env=way.env(ranks))
+@job(lambda ranks, way: fine(ranks, "healthy", env=way.env(ranks)))
+def test_healthy(ranks, way, ended):
+    done = ended()
     assert done.out.count("MPI" if ranks > 1 else "local") == max(1, ranks)
 
 
-def test_disagreeing_arguments_fail_on_all_ranks_and_can_be_tried_again():
-    fine(4, "disagree")
+@job(lambda: fine(4, "disagree"))
+def test_disagreeing_arguments_fail_on_all_ranks_and_can_be_tried_again(ended):
+    ended()
 
 
-def test_a_rank_that_raises_ends_all_with_its_message():
-    done = failing(4, "raises", env={"SOK1X_GRACE_SECONDS": "1.5"})
+@job(lambda: failing(4, "raises", env={"SOK1X_GRACE_SECONDS": "1.5"}))
+def test_a_rank_that_raises_ends_all_with_its_message(ended):
+    done = ended()
     text = "rank 1 failed: ValueError: boom on one"
     # Rank 0 by the error of its op; the others, busy elsewhere, when their grace is over.
     assert "LaunchError" in done.err and done.err.count(text) >= 3, str(done)
@@ -53,14 +57,16 @@ def test_a_rank_that_raises_ends_all_with_its_message():
     assert "Traceback" in done.err and "ValueError: boom on one" in done.err
 
 
-def test_a_rank_that_raises_what_cannot_be_said_ends_all_all_the_same():
-    done = failing(2, "raises_hardly")
+@job(lambda: failing(2, "raises_hardly"))
+def test_a_rank_that_raises_what_cannot_be_said_ends_all_all_the_same(ended):
+    done = ended()
     assert "LaunchError: rank 1 failed: Unprintable" in done.err and "OSError: the program's own hook" in done.err, str(
         done)
 
 
-def test_a_rank_that_raises_of_bytes_that_are_no_text_ends_all_with_its_message():
-    done = failing(2, "raises_of_bytes")
+@job(lambda: failing(2, "raises_of_bytes"))
+def test_a_rank_that_raises_of_bytes_that_are_no_text_ends_all_with_its_message(ended):
+    done = ended()
     assert "LaunchError: rank 1 failed: ValueError: cannot read caf\\udce9" in done.err, str(done)
 
 
@@ -83,23 +89,27 @@ def test_streams_are_flushed_where_no_thread_can_be_started(monkeypatch):
     assert flushed == [threading.main_thread()]
 
 
-def test_ranks_that_catch_the_failure_still_end_non_zero(way):
-    done = failing(3, "caught", env=way.env(3))
+@job(lambda way: failing(3, "caught", env=way.env(3)))
+def test_ranks_that_catch_the_failure_still_end_non_zero(way, ended):
+    done = ended()
     for rank in (0, 2):
         assert "caught on {}: rank 1 failed: KeyError: 'boom on one'".format(rank) in done.out, str(done)
 
 
-def test_a_killed_rank_ends_the_job(way):
-    failing(3, "killed", within=30.0, env=way.env(3))
+@job(lambda way: failing(3, "killed", within=30.0, env=way.env(3)))
+def test_a_killed_rank_ends_the_job(way, ended):
+    ended()
 
 
-def test_a_rank_that_ends_early_harms_nobody(way):
-    fine(3, "early", 0.8, env=way.env(3))
+@job(lambda way: fine(3, "early", 0.8, env=way.env(3)))
+def test_a_rank_that_ends_early_harms_nobody(way, ended):
+    ended()
 
 
 @pytest.mark.parametrize("scenario, rank", [("deserted", 1), ("deserted_with_code", 1), ("deserted_by_rank_0", 0)])
-def test_a_rank_that_left_is_named_by_those_who_need_it(scenario, rank):
-    done = failing(3, scenario)
+@job(lambda scenario: failing(3, scenario))
+def test_a_rank_that_left_is_named_by_those_who_need_it(scenario, rank, ended):
+    done = ended()
     assert "op 'op0' waits for rank {} that left".format(rank) in done.err, str(done)
     assert "sok.EvenSteps(dataset)" in done.err, str(done)
     assert done.code == (3 if scenario == "deserted_with_code" else 1), str(done)
@@ -107,9 +117,10 @@ def test_a_rank_that_left_is_named_by_those_who_need_it(scenario, rank):
 
 @pytest.mark.parametrize("ranks, gone, way", [(4, 2, "by_mpi4py"), (2, 0, "in_another_thread"), (3, 1, "in_flight"),
                                               (2, 1, "later")])
-def test_a_rank_that_finalised_mpi_is_named_by_those_who_need_it(ranks, gone, way):
-    # Long enough that it is not the end of the one's grace that ends the others.
-    done = failing(ranks, "finalised", gone, way, within=25, env={"SOK1X_GRACE_SECONDS": "30"})
+# Long enough that it is not the end of the one's grace that ends the others.
+@job(lambda ranks, gone, way: failing(ranks, "finalised", gone, way, within=25, env={"SOK1X_GRACE_SECONDS": "30"}))
+def test_a_rank_that_finalised_mpi_is_named_by_those_who_need_it(ranks, gone, way, ended):
+    done = ended()
     own = "rank {}: MPI was finalised while ops still waited for other ranks.".format(gone)
     theirs = "op 'op0' waits for rank {} that left".format(gone)
     if way in ("in_flight", "later"):
@@ -118,29 +129,34 @@ def test_a_rank_that_finalised_mpi_is_named_by_those_who_need_it(ranks, gone, wa
     assert done.out.count("needed: " + theirs) == ranks - 1, str(done)
 
 
-def test_what_was_raised_before_mpi_was_finalised_is_shown():
+@job(lambda: failing(3, "finalised_at_last"))
+def test_what_was_raised_before_mpi_was_finalised_is_shown(ended):
     """Nothing comes out of a `finally` in which MPI is finalised too early."""
-    done = failing(3, "finalised_at_last")
+    done = ended()
     assert "\nValueError: boom before the end\n" in done.err, str(done)
     assert done.err.count("op 'op0' waits for rank 1 that left") >= 2, str(done)
 
 
-def test_a_rank_that_finalised_mpi_harms_nobody_who_is_done():
-    fine(3, "finalised_unharmed")
+@job(lambda: fine(3, "finalised_unharmed"))
+def test_a_rank_that_finalised_mpi_harms_nobody_who_is_done(ended):
+    ended()
 
 
-def test_ending_with_requests_in_flight():
-    fine(3, "in_flight")
+@job(lambda: fine(3, "in_flight"))
+def test_ending_with_requests_in_flight(ended):
+    ended()
 
 
-def test_different_plans_are_shown():
-    done = failing(4, "plans")
+@job(lambda: failing(4, "plans"))
+def test_different_plans_are_shown(ended):
+    done = ended()
     for part in ("ranks built different graphs", ": item [8, 4]", ": item [8, 5]", "Plan of rank"):
         assert part in done.err, str(done)
 
 
-def test_stall_warning_and_on_it_goes():
-    done = fine(3, "stall", env={"SOK1X_STALL_SECONDS": "1.5", "TF_CONFIG": "{}"}, check=False)
+@job(lambda: fine(3, "stall", env={"SOK1X_STALL_SECONDS": "1.5", "TF_CONFIG": "{}"}, check=False))
+def test_stall_warning_and_on_it_goes(ended):
+    done = ended()
     assert done.code == 0 and "(is_chief=True). TF_CONFIG is set: " in done.err, str(done)
     for rank in (0, 2):
         assert re.search(r"^sok1x: rank {}: op 'op\d' has waited [1-9]\d* s for rank 1. Rank 1 has announced no op "
@@ -149,41 +165,47 @@ def test_stall_warning_and_on_it_goes():
     assert not re.search(r"^sok1x: rank 1: op .* for rank 1\.", done.err, re.M), str(done)
 
 
-def test_an_exchange_that_one_rank_does_not_finish_is_warned_about(way):
-    done = fine(2, "stuck_exchange", 3.5, env=way.env(2, SOK1X_STALL_SECONDS="1.5"), check=False)
+@job(lambda way: fine(2, "stuck_exchange", 3.5, env=way.env(2, SOK1X_STALL_SECONDS="1.5"), check=False))
+def test_an_exchange_that_one_rank_does_not_finish_is_warned_about(way, ended):
+    done = ended()
     assert done.code == 0, str(done)
     assert re.search(r"^sok1x: rank 0: all_reduce of op 'op0' has waited \d+ s for other", done.err, re.M), str(done)
 
 
-def test_an_exchange_that_one_rank_does_not_finish_is_given_up(way):
-    done = failing(2, "stuck_exchange", 50, 3, env=way.env(2, SOK1X_GRACE_SECONDS="0.5"))
+@job(lambda way: failing(2, "stuck_exchange", 50, 3, env=way.env(2, SOK1X_GRACE_SECONDS="0.5")))
+def test_an_exchange_that_one_rank_does_not_finish_is_given_up(way, ended):
+    done = ended()
     assert "rank 0: all_reduce of op 'op0' has waited" in done.err and "SOK1X_ABORT_SECONDS=3" in done.err, str(done)
 
 
 @pytest.mark.parametrize("scenario", ["never_init", "never_init_mpi_runs"])
-def test_a_rank_that_runs_init_late_is_waited_for_with_a_warning(scenario, tmp_path):
-    done = run_ranks(2, BEFORE_INIT, scenario, "3", tmp_path, timeout=120, fresh=True, check=False,
-                     env={"SOK1X_STALL_SECONDS": "1"})
+@job(lambda scenario, folder: run_ranks(2, BEFORE_INIT, scenario, "3", folder, timeout=120, fresh=True, check=False,
+                                        env={"SOK1X_STALL_SECONDS": "1"}))
+def test_a_rank_that_runs_init_late_is_waited_for_with_a_warning(scenario, ended):
+    done = ended()
     assert done.code == 0, str(done)
     assert re.search(r"sok1x: rank 0: sok.Init has waited [1-9]\d* s for ranks that have not run", done.err), str(done)
 
 
 @pytest.mark.parametrize("scenario", ["never_init", "never_init_mpi_runs"])
-def test_a_rank_that_never_runs_init_is_given_up(scenario, tmp_path):
-    done = failing(2, scenario, "50", tmp_path, program=BEFORE_INIT, env={"SOK1X_ABORT_SECONDS": "1"})
+@job(lambda scenario, folder: failing(2, scenario, "50", folder, program=BEFORE_INIT, env={"SOK1X_ABORT_SECONDS": "1"}))
+def test_a_rank_that_never_runs_init_is_given_up(scenario, ended):
+    done = ended()
     assert "not every rank has run it within 1 s (SOK1X_ABORT_SECONDS)" in done.err, str(done)
 
 
-def test_ranks_that_end_before_init_are_not_waited_for(tmp_path):
+@job(lambda folder: run_ranks(3, BEFORE_INIT, "leave_before_init", folder, timeout=120, fresh=True, check=False))
+def test_ranks_that_end_before_init_are_not_waited_for(ended):
     """mpiexec takes them for programs without MPI, unless it hears of MPI in another before it hears of their end."""
-    done = run_ranks(3, BEFORE_INIT, "leave_before_init", tmp_path, timeout=60, fresh=True, check=False)
+    done = ended()
     assert done.code == 1, str(done)
     ours = "sok1x: rank 1: sok.Init: not every rank will run it: ranks 0, 2 have ended before, with exit code 0."
     assert ours in done.err or "mpiexec has exited due to process rank" in done.err, str(done)
 
 
-def test_a_rank_that_raises_before_init_is_not_waited_for_though_mpi_keeps_it():
-    done = failing(3, "raises_before_init", within=25, program=BEFORE_INIT)
+@job(lambda: failing(3, "raises_before_init", within=25, program=BEFORE_INIT))
+def test_a_rank_that_raises_before_init_is_not_waited_for_though_mpi_keeps_it(ended):
+    done = ended()
     assert "sok.Init: not every rank will run it: rank 1 ends without it" in done.err, str(done)
     assert "ValueError: boom before sok.Init" in done.err, str(done)
     # mpiexec crashes or hangs now and then if the others end while it waits in MPI_Finalize.
@@ -205,31 +227,38 @@ launch.start({{}})
 
 
 @pytest.mark.parametrize("code", [0, 7])
-def test_a_rank_that_ends_with_no_more_than_the_import_is_not_waited_for(code):
-    done = failing(2, "", within=25, program=ENDS_AFTER_THE_IMPORT.format(code=code))
+@job(lambda code: failing(2, "", within=25, program=ENDS_AFTER_THE_IMPORT.format(code=code)))
+def test_a_rank_that_ends_with_no_more_than_the_import_is_not_waited_for(code, ended):
+    done = ended()
     assert done.code == 1 and "rank 1 ends without it" in done.err, str(done)
 
 
-def test_mpi_without_thread_support_is_refused():
-    done = run_ranks(2, BEFORE_INIT, "threads_disabled", timeout=60, fresh=True)
+@job(lambda: run_ranks(2, BEFORE_INIT, "threads_disabled", timeout=120, fresh=True))
+def test_mpi_without_thread_support_is_refused(ended):
+    done = ended()
     assert done.out.count("MPI was initialised before sok.Init with MPI_THREAD_FUNNELED") == 2, str(done)
 
 
 @pytest.mark.parametrize("scenario", ["mpi4py_first", "mpi4py_later"])
-def test_beside_the_programs_own_mpi4py(scenario):
-    fine(2, scenario, program=BEFORE_INIT)
+@job(lambda scenario: fine(2, scenario, program=BEFORE_INIT))
+def test_beside_the_programs_own_mpi4py(scenario, ended):
+    ended()
+
+
+BARE = ["env", "-u", "OMPI_COMM_WORLD_RANK", "-u", "OMPI_COMM_WORLD_SIZE"]
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_a_launcher_that_tells_no_size(ranks):
+@job(lambda ranks: run_ranks(ranks, PROGRAM, "healthy", timeout=120, fresh=True,
+                             launcher=["mpiexec", "--oversubscribe", "-np", str(ranks)] + BARE))
+def test_a_launcher_that_tells_no_size(ranks, ended):
     """PMIx gives a rank only: MPI is started and asked."""
-    bare = ["mpiexec", "--oversubscribe", "-np", str(ranks), "env"]
-    for name in ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"):
-        bare += ["-u", name]
-    done = run_ranks(ranks, PROGRAM, "healthy", timeout=60, fresh=True, launcher=bare)
+    done = ended()
     assert done.out.count("fine") == ranks, str(done)
 
 
-def test_a_launcher_of_another_mpi_is_noticed():
-    done = run_ranks(0, PROGRAM, "healthy", timeout=60, fresh=True, check=False, env={"PMI_RANK": "0", "PMI_SIZE": "3"})
+@job(lambda: run_ranks(0, PROGRAM, "healthy", timeout=120, fresh=True, check=False,
+                       env={"PMI_RANK": "0", "PMI_SIZE": "3"}))
+def test_a_launcher_of_another_mpi_is_noticed(ended):
+    done = ended()
     assert done.code != 0 and "started 3 ranks, but the MPI library that mpi4py uses sees 1" in done.err, str(done)

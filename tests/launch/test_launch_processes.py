@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from at_once import job
 from ranks import environment, run_ranks
 
 ENDS = """
@@ -36,12 +37,17 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("way", ["spawns", "runs"])
-def test_what_a_rank_has_started_is_not_taken_for_it(tmp_path, way):
-    """A rank that ends while its child trains; a child that ends slowly while its rank is yet to train."""
-    program = tmp_path / "program.py"
+def trained_with_children(way, folder):
+    program = folder / "program.py"
     program.write_text(WITH_CHILDREN)
-    done = run_ranks(2, str(program), way, timeout=240, fresh=True)
+    return run_ranks(2, str(program), way, timeout=240, fresh=True)
+
+
+@pytest.mark.parametrize("way", ["spawns", "runs"])
+@job(trained_with_children)
+def test_what_a_rank_has_started_is_not_taken_for_it(way, ended):
+    """A rank that ends while its child trains; a child that ends slowly while its rank is yet to train."""
+    done = ended()
     assert done.out.count("fine") == 2, str(done)
 
 
@@ -55,10 +61,9 @@ print(ends.communicate()[0], ends.returncode)
 """
 
 
-@pytest.mark.parametrize("deaf", [False, True])
-def test_who_ends_and_waits_is_seen_off(tmp_path, deaf):
-    """With code 1; by a signal that nobody can miss, if need be; not where another launcher has started it."""
-    launcher = tmp_path / "mpiexec"
+def seen_off(deaf, folder):
+    """(a process that has seen off one of its launcher's, what one of another launcher wrote, its code)."""
+    launcher = folder / "mpiexec"
     launcher.symlink_to("/bin/bash")
     launched = [str(launcher), "-c", '"$@"; exit 0', "x", sys.executable, "-c"]
     env, pipe = environment({"OMPI_COMM_WORLD_RANK": "3"}), subprocess.PIPE
@@ -67,10 +72,18 @@ def test_who_ends_and_waits_is_seen_off(tmp_path, deaf):
     assert other.stdout.readline() == "ends\n"
     ours = subprocess.run(launched + [SEES_OFF, ENDS.format(deaf=deaf)], env=env, stdout=pipe, stderr=pipe,
                           universal_newlines=True, timeout=240)
+    out, _ = other.communicate("", timeout=240)
+    return ours, out, other.returncode
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+@job(seen_off)
+def test_who_ends_and_waits_is_seen_off(deaf, ended):
+    """With code 1; by a signal that nobody can miss, if need be; not where another launcher has started it."""
+    ours, out, code = ended()
     assert ours.stderr == "sok1x: rank 3 would wait for the others in MPI_Finalize, and is ended now\n"
     assert ours.stdout == "b'' {}\n".format(-signal.SIGKILL if deaf else 1)
-    out, _ = other.communicate("", timeout=240)
-    assert out == "has ended\n" and other.returncode == 0
+    assert out == "has ended\n" and code == 0
 
 
 GIVES_UP = """
