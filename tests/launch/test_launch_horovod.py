@@ -4,40 +4,50 @@ import re
 import time
 
 import pytest
+from at_once import job
 from ranks import run_ranks
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ranks_horovod.py")
 FIRST = pytest.mark.parametrize("first", ["horovod", "sok1x"])
 
 
+def run(ranks, scenario, first, check=False):
+    return run_ranks(ranks, PROGRAM, scenario, first, timeout=240, check=check)
+
+
 @FIRST
-def test_both_exchange_and_the_program_just_ends(first):
-    done = run_ranks(2, PROGRAM, "clean", first, timeout=240)
+@job(lambda first: run(2, "clean", first, check=True))
+def test_both_exchange_and_the_program_just_ends(first, ended):
+    done = ended()
     assert done.out.count("fine") == 2, str(done)
 
 
-def test_horovod_shut_down_early_leaves_us_working_where_mpi_is_ours():
-    done = run_ranks(2, PROGRAM, "shutdown", "sok1x", timeout=240)
+@job(lambda: run(2, "shutdown", "sok1x", check=True))
+def test_horovod_shut_down_early_leaves_us_working_where_mpi_is_ours(ended):
+    done = ended()
     assert done.out.count("goes on") == 2, str(done)
 
 
-def test_horovod_shut_down_early_takes_its_mpi_along_and_we_say_so():
-    done = run_ranks(2, PROGRAM, "shutdown", "horovod", timeout=240, check=False)
+@job(lambda: run(2, "shutdown", "horovod"))
+def test_horovod_shut_down_early_takes_its_mpi_along_and_we_say_so(ended):
+    done = ended()
     assert done.code != 0 and "0 refused: rank 0: MPI was finalised while ops still waited" in done.out, str(done)
     assert "If the program calls hvd.shutdown()" in done.out
 
 
 @FIRST
-def test_the_rank_that_shut_horovod_down_is_named_by_those_who_need_it(first):
-    done = run_ranks(3, PROGRAM, "shut_down_by_one", first, timeout=240, check=False)
+@job(lambda first: run(3, "shut_down_by_one", first))
+def test_the_rank_that_shut_horovod_down_is_named_by_those_who_need_it(first, ended):
+    done = ended()
     assert done.code != 0 and done.out.count("needed: op 'op0' waits for rank 1 that left") == 2, str(done)
     # The others end without it: mpiexec may hang where one rank is inside.
     assert "in MPI_Finalize" not in done.out, str(done)
 
 
 @FIRST
-def test_a_rank_that_raises_while_another_waits_for_it_in_horovod(first):
-    done = run_ranks(2, PROGRAM, "raises", first, timeout=240, check=False)
-    took = time.monotonic() - float(re.search(r"trouble at ([0-9.]+)", done.out).group(1))
+@job(lambda first: (run(2, "raises", first), time.monotonic()))
+def test_a_rank_that_raises_while_another_waits_for_it_in_horovod(first, ended):
+    done, ended_at = ended()
+    took = ended_at - float(re.search(r"trouble at ([0-9.]+)", done.out).group(1))
     assert done.code != 0 and took < 60, "{:.1f} s\n{}".format(took, done)
     assert "sok1x: rank 0: the job has failed: rank 1 failed: ValueError: boom beside horovod" in done.err, str(done)

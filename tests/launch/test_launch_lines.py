@@ -4,6 +4,7 @@ import sys
 import textwrap
 
 import pytest
+from at_once import job
 from ranks import run_ranks
 
 FULL = """
@@ -93,10 +94,11 @@ print("rank {} went on".format(sok.communication.rank()), flush=True)
 
 
 @pytest.mark.parametrize("way", ["os.dup2(out, 2)", REFUSES["full"]])
-def test_a_warning_that_nobody_reads_does_not_stop_a_job(way):
-    # On a loaded machine sok.Init warns, too.
-    done = run_ranks(2, STALLED.replace("os.dup2(out, 2)", way), env={"SOK1X_STALL_SECONDS": "1"}, timeout=100,
-                     check=False)
+# On a loaded machine sok.Init warns, too.
+@job(lambda way: run_ranks(2, STALLED.replace("os.dup2(out, 2)", way), env={"SOK1X_STALL_SECONDS": "1"}, timeout=100,
+                           check=False))
+def test_a_warning_that_nobody_reads_does_not_stop_a_job(way, ended):
+    done = ended()
     assert done.code == 0, str(done)
     for rank in range(2):
         assert "rank {} went on\n".format(rank) in done.out, str(done)

@@ -12,6 +12,7 @@ import test_launch_ending
 import test_launch_leaving
 import test_launch_order
 import test_launch_troubles
+from at_once import job
 from launch_simulation import Job, errors_of, ready
 from ranks import run_ranks
 from test_launch_endings import failing, fine
@@ -264,12 +265,21 @@ def test_envelopes(seed):
         assert [messages.decode(one) for one in envelopes.opened(data)] == [[messages.Leave()]]
 
 
-def test_a_rank_on_the_way_that_raises_or_leaves():
-    done = failing(4, "raises", env=dict(CHAIN, SOK1X_GRACE_SECONDS="1.5"))
+@job(lambda: failing(4, "raises", env=dict(CHAIN, SOK1X_GRACE_SECONDS="1.5")))
+def test_a_rank_on_the_way_that_raises(ended):
+    done = ended()
     assert done.err.count("rank 1 failed: ValueError: boom on one") >= 3, str(done)
-    done = failing(3, "deserted", env=CHAIN)
+
+
+@job(lambda: failing(3, "deserted", env=CHAIN))
+def test_a_rank_on_the_way_that_leaves(ended):
+    done = ended()
     assert "op 'op0' waits for rank 1 that left" in done.err, str(done)
-    fine(3, "early", 0.8, env=CHAIN)
+
+
+@job(lambda: fine(3, "early", 0.8, env=CHAIN))
+def test_a_rank_on_the_way_that_ends_early(ended):
+    ended()
 
 
 @pytest.mark.parametrize("width, ranks, steps", [(2, 5, 12), pytest.param(1, 4, 200, marks=pytest.mark.slow),

@@ -3,6 +3,7 @@ import os
 import re
 
 import pytest
+from at_once import job
 from ranks import run_ranks
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_failures.py")
@@ -20,25 +21,38 @@ def fail(case, ranks=2, timeout=240, **env):
     return finished
 
 
+# The first, for it takes longest of those that run at the same time.
+@job(lambda: fail("stops_feeding", SOK1X_STALL_SECONDS="1.5", SOK1X_ABORT_SECONDS=ABORT_SECONDS))
+def test_a_rank_that_stops_feeding_is_named(ended):
+    finished = ended()
+    stalls = [line for line in finished.err.splitlines() if "sok1x" in line and "wait" in line]
+    assert any("All2All" in line or "dense" in line for line in stalls), str(finished)
+    assert re.search(r"rank[s]? \[?1", finished.err), str(finished)
+
+
 @pytest.mark.parametrize("case, ranks", [("raises", 3), ("raises_while_others_sleep", 2)])
-def test_a_rank_that_raises_ends_all_with_its_message(case, ranks):
-    finished = fail(case, ranks, SOK1X_GRACE_SECONDS="2")
+@job(lambda case, ranks: fail(case, ranks, SOK1X_GRACE_SECONDS="2"))
+def test_a_rank_that_raises_ends_all_with_its_message(case, ranks, ended):
+    finished = ended()
     assert finished.err.count("rank 1 failed: ValueError: made to fail on purpose") >= ranks - 1, str(finished)
     assert "Traceback" in finished.err, str(finished)
 
 
-def test_a_killed_rank_ends_the_job():
-    fail("killed")
+@job(lambda: fail("killed"))
+def test_a_killed_rank_ends_the_job(ended):
+    ended()
 
 
-def test_ranks_that_go_on_after_mpi_was_finalised_on_one():
-    finished = fail("finalises")
+@job(lambda: fail("finalises"))
+def test_ranks_that_go_on_after_mpi_was_finalised_on_one(ended):
+    finished = ended()
     assert "waits for rank 1 that left: " in finished.err and "MPI.Finalize()" in finished.err, str(finished)
 
 
 @pytest.mark.parametrize("case", ["different_layers", "fewer_layers"])
-def test_ranks_that_built_different_layers(case):
-    finished = fail(case)
+@job(lambda case: fail(case))
+def test_ranks_that_built_different_layers(case, ended):
+    finished = ended()
     if case == "different_layers":
         assert "D=4" in finished.err and "D=5" in finished.err, str(finished)
     else:
@@ -46,15 +60,9 @@ def test_ranks_that_built_different_layers(case):
     assert "rank 0" in finished.err and "rank 1" in finished.err, str(finished)
 
 
-def test_a_rank_that_stops_feeding_is_named():
-    finished = fail("stops_feeding", SOK1X_STALL_SECONDS="1.5", SOK1X_ABORT_SECONDS=ABORT_SECONDS)
-    stalls = [line for line in finished.err.splitlines() if "sok1x" in line and "wait" in line]
-    assert any("All2All" in line or "dense" in line for line in stalls), str(finished)
-    assert re.search(r"rank[s]? \[?1", finished.err), str(finished)
-
-
-def test_ranks_that_can_never_meet_fail_by_themselves():
-    finished = fail("never_meet", SOK1X_DEADLOCK_SECONDS="1.5")
+@job(lambda: fail("never_meet", SOK1X_DEADLOCK_SECONDS="1.5"))
+def test_ranks_that_can_never_meet_fail_by_themselves(ended):
+    finished = ended()
     assert "every rank waits for an op that another rank does not run" in finished.err, str(finished)
     assert re.search("Rank 0 waits in op '[^']*/lookup', which rank 1 did not announce", finished.err), str(finished)
     assert re.search("Rank 1 waits in op '[^']*/lookup', which rank 0 did not announce", finished.err), str(finished)
