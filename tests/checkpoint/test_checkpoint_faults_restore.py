@@ -5,6 +5,7 @@ import random
 
 import counted_model
 import damages
+import once
 import pytest
 from ranks import run_ranks
 
@@ -27,15 +28,18 @@ SOUND = ("same", "more rows", "no slots")
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory):
     """What rank 0 and rank 1 report."""
-    folder = str(tmp_path_factory.mktemp("restore"))
-    seed = int(os.environ.get("SOK1X_TEST_SEED", random.SystemRandom().randrange(2 ** 31)))
+    def make(folder):
+        seed, reported = int(os.environ.get("SOK1X_TEST_SEED", random.SystemRandom().randrange(2 ** 31))), []
+        print("SOK1X_TEST_SEED={}".format(seed))
+        run_ranks(2, PROGRAM, folder, seed, timeout=180)
+        for rank in range(2):
+            with open(os.path.join(folder, "report-{}.json".format(rank))) as file:
+                reported.append(json.load(file))
+        return seed, reported
+
+    seed, reported = once.made(tmp_path_factory, "checkpoint_faults_restore", make)
     print("SOK1X_TEST_SEED={}".format(seed))
-    run_ranks(2, PROGRAM, folder, seed, timeout=180)
-    made = []
-    for rank in range(2):
-        with open(os.path.join(folder, "report-{}.json".format(rank))) as file:
-            made.append(json.load(file))
-    return made
+    return reported
 
 
 def expect(report, words):

@@ -4,6 +4,7 @@ import re
 import shutil
 
 import numpy as np
+import once
 import pytest
 import tensorflow.compat.v1 as tf
 from ranks import run_ranks
@@ -53,32 +54,35 @@ def train(ranks, *jobs):
 @pytest.fixture(scope="module")
 def on_two_ranks(tmp_path_factory):
     """A job of WHOLE steps at a stretch on two ranks, and one of HALF."""
-    folder = str(tmp_path_factory.mktemp("resume"))
-    whole, half = train(2, (os.path.join(folder, "whole"), WHOLE, ALL, 1000),
-                        (os.path.join(folder, "two"), HALF, ALL, 1000))
+    whole, half = once.made(tmp_path_factory, "resume_two", lambda folder: train(
+        2, (os.path.join(folder, "whole"), WHOLE, ALL, 1000), (os.path.join(folder, "two"), HALF, ALL, 1000)))
     assert set(half.first.values()) == {0}
     return whole, half
 
 
 @pytest.fixture(scope="module")
-def on_one_rank(on_two_ranks):
+def on_one_rank(on_two_ranks, tmp_path_factory):
     """The half job of two ranks gone on with on one, and another half."""
-    half = on_two_ranks[1].folder
-    shutil.copytree(half, half + "-on-one")
-    return train(1, (half + "-on-one", WHOLE, THREE, SAVE_STEPS), (half + "-one", HALF, THREE, 1000))
+    def make(folder):
+        copy = shutil.copytree(on_two_ranks[1].folder, os.path.join(folder, "two-on-one"))
+        return train(1, (copy, WHOLE, THREE, SAVE_STEPS), (os.path.join(folder, "one"), HALF, THREE, 1000))
+    return once.made(tmp_path_factory, "resume_one", make)
 
 
 @pytest.fixture(scope="module")
-def on_four_ranks(on_one_rank):
-    half = on_one_rank[1].folder
-    return train(4, (half, WHOLE, THREE, SAVE_STEPS), (half + "-four", HALF, THREE, 1000))
+def on_four_ranks(on_one_rank, tmp_path_factory):
+    def make(folder):
+        return train(4, (on_one_rank[1].folder, WHOLE, THREE, SAVE_STEPS),
+                     (os.path.join(folder, "four"), HALF, THREE, 1000))
+    return once.made(tmp_path_factory, "resume_four", make)
 
 
 @pytest.fixture(scope="module")
-def on_two_ranks_again(on_two_ranks, on_four_ranks):
-    half = on_two_ranks[1].folder
-    shutil.copytree(half, half + "-on-two")
-    return train(2, (half + "-on-two", WHOLE, ALL, 1000), (on_four_ranks[1].folder, WHOLE, THREE, SAVE_STEPS))
+def on_two_ranks_again(on_two_ranks, on_four_ranks, tmp_path_factory):
+    def make(folder):
+        copy = shutil.copytree(on_two_ranks[1].folder, os.path.join(folder, "two-on-two"))
+        return train(2, (copy, WHOLE, ALL, 1000), (on_four_ranks[1].folder, WHOLE, THREE, SAVE_STEPS))
+    return once.made(tmp_path_factory, "resume_two_again", make)
 
 
 def test_bit_for_bit_on_two_ranks(on_two_ranks, on_two_ranks_again):

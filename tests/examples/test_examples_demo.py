@@ -7,6 +7,7 @@ import sys
 import time
 
 import numpy as np
+import once
 import pytest
 from ranks import run_ranks
 from tensorflow2_skips import ON_TENSORFLOW_2
@@ -42,9 +43,9 @@ def trained(ranks, *options):
 
 
 @pytest.fixture(scope="module")
-def on_two_ranks():
+def on_two_ranks(tmp_path_factory):
     """Trained to the end."""
-    return trained(2)
+    return once.made(tmp_path_factory, "examples_demo", lambda folder: trained(2))
 
 
 def test_auc_is_high_and_equal_on_1_2_and_4_ranks(on_two_ranks):

@@ -3,6 +3,7 @@ import os
 
 import equality_model as model
 import numpy as np
+import once
 import pytest
 from ranks import run_ranks
 
@@ -14,14 +15,18 @@ PARTS = ("dense0", "sparse0", "dense1", "sparse1", "losses")
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A seed, and for each number of ranks {part of a case: value}."""
-    seed = int(os.environ.get("SOK1X_TEST_SEED", np.random.randint(2 ** 31)))
+    def make(folder):
+        seed, results = int(os.environ.get("SOK1X_TEST_SEED", np.random.randint(2 ** 31))), {}
+        print("SOK1X_TEST_SEED={}".format(seed))
+        for ranks in RANKS:
+            out = os.path.join(folder, "{}.npz".format(ranks))
+            run_ranks(ranks, os.path.join(HERE, "program_equality.py"), out, seed, timeout=240)
+            with np.load(out) as loaded:
+                results[ranks] = dict(loaded)
+        return seed, results
+
+    seed, results = once.made(tmp_path_factory, "mpi_equality", make)
     print("SOK1X_TEST_SEED={}".format(seed))
-    results = {}
-    for ranks in RANKS:
-        out = str(tmp_path_factory.mktemp("equality") / "{}.npz".format(ranks))
-        run_ranks(ranks, os.path.join(HERE, "program_equality.py"), out, seed, timeout=240)
-        with np.load(out) as loaded:
-            results[ranks] = dict(loaded)
     return seed, results
 
 

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import numpy as np
+import once
 import pytest
 import tensorflow as tf
 from ranks import environment, run_ranks
@@ -34,12 +35,16 @@ def exported(folder, ranks, seed, *forms, evaluate_on=None):
 
 
 @pytest.fixture(scope="module")
-def two_ranks(tmp_path_factory, request):
+def two_ranks(tmp_path_factory):
     """What was exported of a model that two ranks have trained: its folder, and what was compared."""
-    seed = int(os.environ.get("SOK1X_TEST_SEED", np.random.randint(2 ** 31)))
+    def make(folder):
+        seed = int(os.environ.get("SOK1X_TEST_SEED", np.random.randint(2 ** 31)))
+        print("SOK1X_TEST_SEED={}".format(seed))
+        return seed, folder, exported(folder, 2, seed, "function", "command", "tables")
+
+    seed, folder, compared = once.made(tmp_path_factory, "serving_export", make)
     print("SOK1X_TEST_SEED={}".format(seed))
-    folder = str(tmp_path_factory.mktemp("serving"))
-    return folder, exported(folder, 2, seed, "function", "command", "tables")
+    return folder, compared
 
 
 def test_two_ranks(two_ranks):
