@@ -38,7 +38,14 @@ def outcome(item, folders):
             getattr(other, "function", None), "job") and not other.get_closest_marker("skip")]
         first = jobs.index(item)
         with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as threads:
+            begun = {}
             for other in jobs[first:first + AHEAD]:
                 call, arguments = _call(other, folders)
-                _outcomes[other.nodeid] = threads.submit(call, **arguments)
+                begun[other.nodeid] = threads.submit(call, **arguments)
+            try:
+                concurrent.futures.wait(begun.values())
+            finally:
+                for one in begun.values():  # after Ctrl-C, those whose turn has not come
+                    one.cancel()
+        _outcomes.update(begun)
     return _outcomes.pop(item.nodeid).result()

@@ -2,6 +2,7 @@
 import os
 import re
 
+import once
 import pytest
 from at_once import job
 from ranks import run_ranks
@@ -80,16 +81,17 @@ DIGEST = re.compile(r"\b[0-9a-f]{64}\b")  # only this: two ranks' lines may be p
 
 
 @pytest.fixture(scope="module")
-def survived():
+def survived(tmp_path_factory):
     """The end of two ranks that have been through all that ranks survive, and then trained for a digest."""
-    return run_ranks(2, PROGRAM, "init_disagrees", "survives", "keys_beyond_their_type", "sessions_and_graphs",
-                     "checksum")
+    return once.made(tmp_path_factory, "mpi_survived", lambda folder: run_ranks(
+        2, PROGRAM, "init_disagrees", "survives", "keys_beyond_their_type", "sessions_and_graphs", "checksum"))
 
 
 @pytest.fixture(scope="module")
-def ran_long():
+def ran_long(tmp_path_factory):
     """The end of two ranks that have trained for a digest, and then for many more steps."""
-    return run_ranks(2, PROGRAM, "checksum", "memory", timeout=120)
+    return once.made(tmp_path_factory, "mpi_ran_long", lambda folder: run_ranks(
+        2, PROGRAM, "checksum", "memory", timeout=120))
 
 
 @pytest.mark.parametrize("case", ["init_disagrees", "survives", "keys_beyond_their_type",
