@@ -2,18 +2,25 @@
 import concurrent.futures
 import inspect
 import os
+import random
 
 # On GPUs a job is run when its test asks for it.
 AT_A_TIME, AHEAD = (1, 1) if os.environ.get("SOK1X_TEST_DEVICE") == "gpu" else (4, 12)
 
-_outcomes = {}  # a test's id -> the outcome of its job, which nobody has asked for yet
+_outcomes = {}  # a test's id -> (what its job was given, its outcome), which nobody has asked for yet
+
+
+def new_seed():
+    """A random one, or SOK1X_TEST_SEED."""
+    return int(os.environ.get("SOK1X_TEST_SEED", random.SystemRandom().randrange(2 ** 31)))
 
 
 def job(function):
     """Marks a test whose `ended()` gives what this function gives, or raises what it raises.
 
-    It is called in a thread, with those of the test's parameters that it names, and with `folder`, an empty one, if it
-    names that. When a test asks for its job, those of the tests that follow it in its file run as well.
+    It is called in a thread, with those of the test's parameters that it names, and with `folder`, an empty one, and
+    `seed`, which the test prints, if it names them. When a test asks for its job, those of the tests that follow it in
+    its file run as well.
     """
     def mark(test):
         test.job = function
@@ -28,6 +35,8 @@ def _call(item, folders):
     named = inspect.signature(item.function.job).parameters
     if "folder" in named:
         given["folder"] = folders.mktemp("job")
+    if "seed" in named:
+        given["seed"] = new_seed()
     return item.function.job, {name: given[name] for name in named}
 
 
@@ -41,11 +50,14 @@ def outcome(item, folders):
             begun = {}
             for other in jobs[first:first + AHEAD]:
                 call, arguments = _call(other, folders)
-                begun[other.nodeid] = threads.submit(call, **arguments)
+                begun[other.nodeid] = arguments, threads.submit(call, **arguments)
             try:
-                concurrent.futures.wait(begun.values())
+                concurrent.futures.wait([one for _, one in begun.values()])
             finally:
-                for one in begun.values():  # after Ctrl-C, those whose turn has not come
+                for _, one in begun.values():  # after Ctrl-C, those whose turn has not come
                     one.cancel()
         _outcomes.update(begun)
-    return _outcomes.pop(item.nodeid).result()
+    arguments, one = _outcomes.pop(item.nodeid)
+    if "seed" in arguments:
+        print("SOK1X_TEST_SEED={}".format(arguments["seed"]))
+    return one.result()

@@ -1,7 +1,6 @@
 """What every test shares: folders of helpers on the path, quiet TensorFlow, a printed seed, devices to run on."""
 import functools
 import os
-import random
 import runpy
 import sys
 
@@ -46,7 +45,7 @@ def pytest_configure(config):
 @pytest.fixture
 def seed():
     """A random seed, printed so that a failing run can be repeated with SOK1X_TEST_SEED."""
-    value = int(os.environ.get("SOK1X_TEST_SEED", random.SystemRandom().randrange(2 ** 31)))
+    value = at_once.new_seed()
     print("SOK1X_TEST_SEED={}".format(value))
     return value
 

@@ -2,6 +2,7 @@
 import os
 
 import pytest
+from at_once import job
 from ranks import run_ranks
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ranks_communicator.py")
@@ -9,9 +10,10 @@ BY = {"host": "host", "nccl": "NCCL", "staged": "MPI"}
 
 
 @pytest.mark.parametrize("ranks", [0, 1, 2, 4])
-def test_exchanges_match_numpy(ranks, way, seed):
+@job(lambda ranks, way, seed: run_ranks(ranks, PROGRAM, seed, timeout=100, fresh=True, env=way.env(ranks)))
+def test_exchanges_match_numpy(ranks, way, ended):
     """`ranks=0`: no launcher."""
-    done = run_ranks(ranks, PROGRAM, seed, timeout=100, fresh=True, env=way.env(ranks))
+    done = ended()
     by = BY[way.name] if ranks > 1 or way.name == "host" else "local"
     assert sorted(done.out.split("\n")) == [""] + [
         "rank {} of {} fine by {}".format(rank, max(1, ranks), by) for rank in range(max(1, ranks))]
