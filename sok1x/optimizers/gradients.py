@@ -74,10 +74,11 @@ def _is_averaged(gradient: Any, variable: Any, mean: bool) -> bool:
         return True
     if found.scaled_by_table:
         raise ValueError(
-            "DistributedOptimizer: got for variable '{}' a gradient that is scaled by what this rank's rows of a table "
-            "have for a gradient (op '{}'), as tf.clip_by_global_norm does: each rank would scale it differently, and "
-            "the replicas of the variable would drift apart. Use sok1x.clip_by_global_norm, whose norm is that of all "
-            "ranks' rows, or DistributedOptimizer(..., clip_norm=...)".format(
+            "DistributedOptimizer, or an optimizer of TensorFlow's whose gradients are averaged over the ranks: got "
+            "for variable '{}' a gradient that is scaled by what this rank's rows of a table have for a gradient (op "
+            "'{}'), as by a norm of one's own: each rank would scale it differently, and the replicas of the variable "
+            "would drift apart. Use sok1x.clip_by_global_norm (which tf.clip_by_global_norm is under a collective "
+            "strategy), whose norm is that of all ranks' rows, or DistributedOptimizer(..., clip_norm=...)".format(
                 variable.name, found.scaled_by_table[0].name))
     if mean:  # what is equal on all ranks is its own average: it does no harm
         return False

@@ -30,6 +30,8 @@ def _checked(stock: Callable[..., Any]) -> Callable[..., Any]:
                     "embedding table '{}': got it for tf.train.ExponentialMovingAverage, whose averages begin with the "
                     "values that a variable begins with: those of rows whose keys come later would begin with zeros. "
                     "Expected variables that are whole from the start: give apply, and variables_to_restore, "
-                    "sok.split_embedding_variable_from_others(tf.trainable_variables())[1]").format(table.name))
+                    "sok.split_embedding_variable_from_others(tf.trainable_variables())[1]; in place of "
+                    "tf.contrib.opt.MovingAverageOptimizer, which averages all that it trains, call apply after the "
+                    "optimizer's step").format(table.name))
         return stock(self, averaged)
     return apply
