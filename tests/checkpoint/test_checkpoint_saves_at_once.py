@@ -7,8 +7,9 @@ import tensorflow.compat.v1 as tf
 from ranks import run_ranks
 
 import sok1x as sok
-from sok1x.checkpoint.errors import CheckpointError
+from sok1x.checkpoint.errors import CheckpointError, LockedError
 from sok1x.checkpoint.files import folder_lock, folders, manifest, publishing
+from sok1x.checkpoint.session.ranks import Ranks
 
 BY_THREADS = """
 import os, sys, threading
@@ -74,12 +75,13 @@ def test_threads_whose_saves_come_in_another_order_on_each_rank(tmp_path, steps)
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_save_inside_of_another_leaves_that_its_own_folder(tmp_path, monkeypatch, fails):
+@pytest.mark.parametrize("inside_of", [(manifest, "write"), (Ranks, "_gather")], ids=["write", "exchange"])
+def test_a_save_inside_of_another_leaves_that_its_own_folder(tmp_path, monkeypatch, inside_of, fails):
     """As in a signal's handler."""
     sok.init()
     with tf.Graph().as_default(), tf.Session() as session:
         table = sok.Variable([[1.0]], name="table")
-        manager, stock, at_work = sok.CheckpointManager(str(tmp_path)), manifest.write, set(folders.at_work)
+        manager, stock, at_work = sok.CheckpointManager(str(tmp_path)), getattr(*inside_of), set(folders.at_work)
         session.run(tf.global_variables_initializer())
 
         def interrupted(*arguments):
@@ -87,9 +89,9 @@ def test_a_save_inside_of_another_leaves_that_its_own_folder(tmp_path, monkeypat
             assert manager.save(session, 2) == str(tmp_path / "model.ckpt-2")
             if fails:
                 raise CheckpointError("no")
-            stock(*arguments)
+            return stock(*arguments)
 
-        monkeypatch.setattr(manifest, "write", interrupted)
+        monkeypatch.setattr(*inside_of, interrupted)
         try:
             assert manager.save(session, 1) == str(tmp_path / "model.ckpt-1") and not fails
         except CheckpointError:
@@ -166,3 +168,24 @@ def test_a_saver_s_save_that_fails_holds_nothing_while_its_error_is_there(tmp_pa
             assert not folder_lock.is_held(str(tmp_path)), raised
         finally:
             gc.enable()
+
+
+def test_a_save_whose_folder_another_job_takes_meanwhile_leaves_no_token(tmp_path, monkeypatch):
+    """Another thread has let go of the folder."""
+    sok.init()
+    with tf.Graph().as_default(), tf.Session() as session:
+        sok.Variable([[1.0]], name="table")
+        manager, expect_free, at_work = sok.CheckpointManager(str(tmp_path)), publishing.expect_free, set(folders.at_work)
+        session.run(tf.global_variables_initializer())
+        taken = folder_lock.FolderLock(str(tmp_path))
+
+        def closed(*arguments, **options):
+            manager._saving.close()
+            taken.acquire()
+            expect_free(*arguments, **options)
+
+        monkeypatch.setattr(publishing, "expect_free", closed)
+        with taken, pytest.raises(LockedError, match="saves checkpoints to"):
+            taken.release()
+            manager.save(session, 1)
+        assert folders.at_work == at_work and os.listdir(str(tmp_path)) == [".sok1x.lock"]

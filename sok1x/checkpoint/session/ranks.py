@@ -4,7 +4,7 @@ import json
 import os
 import socket
 import stat
-from typing import Any, Callable, ContextManager, Iterator, List, Optional, Tuple
+from typing import Any, Callable, ContextManager, List, Optional, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -20,10 +20,10 @@ _NUMBER = 8  # bytes of each of the numbers that a message begins with
 
 
 class _Call:
-    """What a thread talks about, and how often so far."""
+    """What a thread talks about, how often so far, and whether what begins inside may be a part of it."""
 
-    def __init__(self, what: str) -> None:
-        self.what, self.number = what, 0
+    def __init__(self, what: str, has_parts: bool = True) -> None:
+        self.what, self.number, self.has_parts = what, 0, has_parts
 
 
 class Ranks:
@@ -34,16 +34,19 @@ class Ranks:
         self._gathered = gather_bytes(self._payload, name=name)
         self._call = ThreadScope()  # its value is a _Call
 
-    @contextlib.contextmanager
-    def about(self, what: str) -> Iterator[None]:
+    def about(self, what: str) -> ContextManager[None]:
         """Inside, all of this thread's exchanges are about `what`, one call, as 'save m/model.ckpt-5': all ranks must
         be at the same one of the same. A rank that was stopped in the middle, and begins again, is not."""
-        with self._call.entered(_Call(what)):
-            yield
+        return self._entered(_Call(what))
 
     def about_if_nothing(self, what: str) -> ContextManager[None]:
-        """As `about`; inside another such block it is a part of that call."""
-        return contextlib.nullcontext() if self._call.value else self.about(what)
+        """As `about`; inside such a block it is a part of that call. Inside of one of these it is a call of its own,
+        as of a signal's handler that saves in the middle of a save: that one counts on from where it was."""
+        call = self._call.value
+        return contextlib.nullcontext() if call and call.has_parts else self._entered(_Call(what, has_parts=False))
+
+    def _entered(self, call: _Call) -> ContextManager[None]:
+        return self._call.entered(call)
 
     @property
     def rank(self) -> int:
@@ -59,11 +62,12 @@ class Ranks:
         """
         call = self._call.value or _Call("")
         call.number += bool(call.what)
-        told = [_unpacked(part) for part in self._gather(session, _packed(call.what, call.number, payload))]
+        mine = call.what, call.number
+        told = [_unpacked(part) for part in self._gather(session, _packed(*mine, payload))]
         for rank, (what, number, _) in enumerate(told):
-            if (what, number) != (call.what, call.number):
+            if (what, number) != mine:
                 at = ["'{}'".format(one) + (" ({})".format(place) if what == call.what else "")
-                      for one, place in ((call.what, call.number), (what, number))]
+                      for one, place in (mine, (what, number))]
                 raise CheckpointError("{} is at {}, and {} at {}: all ranks must do the same with tables, in one "
                                       "order.".format(launch.starting(self.rank), at[0], launch.named(rank), at[1]))
         return [given for _, _, given in told]

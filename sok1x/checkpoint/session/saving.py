@@ -132,8 +132,8 @@ class Saving:
     def _make_temporary(self, final: str) -> Any:
         """Rank 0: what `_begin` gives, for a checkpoint that will be the folder `final`."""
         token = folders.new_token()
-        folders.at_work.add(token)
         self._begun.value = token, folders.hidden(final, token, "tmp"), self._held()
+        folders.at_work.add(token)  # after that: who ends the save, however it ends, takes it out
         return token, publishing.make_temporary(final, token)
 
     def _write(self, session: tf.Session, folder: str, token: str, step: int) -> List[Dict[str, Any]]:

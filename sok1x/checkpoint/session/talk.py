@@ -30,9 +30,9 @@ class Talk(Ranks):
         self._lock = threading.RLock()
 
     @contextlib.contextmanager
-    def about(self, what: str) -> Iterator[None]:
-        """As `Ranks.about`, of this thread; others wait until it has ended."""
-        with self._lock, super().about(what):
+    def _entered(self, call: Any) -> Iterator[None]:
+        """Of this thread; others wait until it has ended."""
+        with self._lock, super()._entered(call):
             yield
 
     def gather(self, session: Any, payload: np.ndarray) -> List[np.ndarray]:
