@@ -8,6 +8,7 @@ import pytest
 import tensorflow.compat.v1 as tf
 from ranks import run_ranks
 
+import sok1x as sok
 from sok1x.checkpoint import __main__ as command
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_export_dense.py")
@@ -52,3 +53,18 @@ def test_dense_variables_that_are_damaged_or_not_there(tmp_path, seed, capsys):
                              "--dense"]) == 1
         told = capsys.readouterr()
         assert words in told.err and not told.out and not (tmp_path / "o.index").exists()
+
+
+def test_strings_that_end_with_zeros(tmp_path):
+    sok.init()
+    with tf.Graph().as_default(), tf.Session() as session:
+        sok.Variable([[1.0]], name="table")
+        for name, value in (("scalar", b"x\0"), ("array", [b"y\0", b""])):
+            tf.get_variable(name, initializer=tf.constant(value), use_resource=True)
+        manager = sok.CheckpointManager(str(tmp_path / "ours"))
+        session.run(tf.global_variables_initializer())
+        folder, prefix = manager.save(session, 1), str(tmp_path / "o")
+    assert command.main(["export", folder, "--format", "tensorflow", "--output", prefix, "--dense"]) == 0
+    reader = tf.train.load_checkpoint(prefix)
+    assert reader.get_tensor("scalar") == b"x\0" and reader.get_tensor("array").tolist() == [b"y\0", b""]
+    assert reader.get_variable_to_shape_map()["scalar"] == []

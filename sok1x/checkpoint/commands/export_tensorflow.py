@@ -128,8 +128,13 @@ def _dense_variables(tf: Any, checkpoint: Checkpoint) -> Dict[str, np.ndarray]:
         raise NotFoundError("There are no dense variables in {}: leave out --dense.".format(checkpoint.folder))
     reader = tf.train.NewCheckpointReader(prefix)
     beside = {table + end for table in checkpoint.manifest.tables for end in ("", "/keys", "/steps")}
-    return {name: np.asarray(reader.get_tensor(name)) for name in sorted(reader.get_variable_to_shape_map())
+    return {name: _array(reader.get_tensor(name)) for name in sorted(reader.get_variable_to_shape_map())
             if name not in beside}
+
+
+def _array(value: Any) -> np.ndarray:
+    """What a reader gives: an array, or a scalar, which a string is as bytes. NumPy's own strings end before zeros."""
+    return np.asarray(value, object if isinstance(value, bytes) else None)
 
 
 def _import_tensorflow() -> Any:
