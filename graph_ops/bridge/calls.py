@@ -68,9 +68,9 @@ class Call:
         """Whether its runs continue earlier exchanges."""
         return self._tie is not None
 
-    def met(self):
-        """Its op has run together with other ranks."""
-        self.context.met = True
+    def met(self, exchange):
+        """Its op has run together with other ranks, as the exchange of this number."""
+        self.context.meet(exchange)
         if self._of_graph is not None:
             self._of_graph.met = True
         if self._lane is not None:

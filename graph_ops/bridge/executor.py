@@ -270,7 +270,7 @@ class Executor(threading.Thread):
                     devices.forget_counts(taken.request)
                     taken.request.finish(*status_of(decision.error))
                     continue
-                taken.call.met()
+                taken.call.met(decision.number)
                 taken.request.exchange = decision.number
                 taken.waited(decision.headers)
                 try:

@@ -31,5 +31,6 @@ Others:
     pinned_rows       whether row numbers are of rows that the run has looked up
     assign_rows       rows of some keys overwritten
     rank_and_ranks    which rank of how many
+    session_number    which session of all ranks'
     segments          distinct values, sums by segment, for any tensors
 """

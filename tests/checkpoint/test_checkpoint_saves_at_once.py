@@ -16,6 +16,7 @@ import os, sys, threading
 import tensorflow.compat.v1 as tf
 import sok1x as sok
 from sok1x import launch
+from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.session.ranks import Ranks
 
 tf.logging.set_verbosity(tf.logging.ERROR)
@@ -24,9 +25,13 @@ sok.init()
 table = sok.DynamicVariable(dimension=2, initializer="1", name="table", init_capacity=4)
 loss = tf.reduce_sum(sok.all2all_dense_embedding(table, tf.constant([1, 2], tf.int64)))
 train = tf.train.GradientDescentOptimizer(1.0).minimize(loss, var_list=[table])
-manager, init = sok.CheckpointManager(sys.argv[1]), tf.global_variables_initializer()
+manager, saver, init = sok.CheckpointManager(sys.argv[1]), tf.train.Saver(), tf.global_variables_initializer()
 sessions, exported, gather, waits = [tf.Session(), tf.Session()], sok.export(table), Ranks._gather, threading.Event()
 first, failed = launch.current().rank, []
+if first:
+    with tf.Session() as alone:  # which no other rank has
+        alone.run(saver._number)
+    del alone
 
 def seen(ranks, session, payload):
     if session is sessions[first]:
@@ -63,15 +68,32 @@ for number, session in enumerate(sessions):
     assert manager.restore(session, step) == step
     assert values(session) in (saved if sys.argv[2] == sys.argv[3] else [saved[number]]), step
 print("saved", sorted(os.listdir(sys.argv[1])))
+
+prefixes = [os.path.join(sys.argv[1], folder, "m") for folder in "ab"]
+for prefix in (prefixes[first], prefixes[0]):
+    try:
+        saver.save(sessions[first], prefix)
+        raise AssertionError("saved")
+    except CheckpointError as error:
+        assert str(error).startswith("The ranks save different sessions: rank 0: " + prefixes[0]), error
+    assert not any(map(os.path.exists, prefixes + [os.path.dirname(each) for each in prefixes]))
+saved = [values(session) for session in sessions]
+for session, prefix in zip(sessions, prefixes):
+    assert saver.save(session, prefix) == prefix
+for number, prefix in enumerate(prefixes):
+    saver.restore(sessions[0], prefix)
+    assert values(sessions[0]) == saved[number], number
+print("alike")
 """
 
 
 @pytest.mark.parametrize("steps", [(1, 2), (7, 7)])
 def test_threads_whose_saves_come_in_another_order_on_each_rank(tmp_path, steps):
-    """Of two sessions by one manager: a thread's save waits for the other ranks, and not for the other thread's."""
+    """Of two sessions by one manager: a thread's save waits for the other ranks, and not for the other thread's. By one
+    tf.train.Saver they are refused, before anything is written."""
     finished = run_ranks(2, BY_THREADS, tmp_path, *steps, timeout=60)
     names = [".sok1x.lock", "checkpoint"] + ["model.ckpt-{}".format(step) for step in sorted(set(steps))]
-    assert finished.out.count("saved {}\n".format(names)) == 2, str(finished)
+    assert finished.out.count("saved {}\n".format(names)) == finished.out.count("alike") == 2, str(finished)
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -175,9 +197,9 @@ def test_a_save_whose_folder_another_job_takes_meanwhile_leaves_no_token(tmp_pat
     sok.init()
     with tf.Graph().as_default(), tf.Session() as session:
         sok.Variable([[1.0]], name="table")
-        manager, expect_free, at_work = sok.CheckpointManager(str(tmp_path)), publishing.expect_free, set(folders.at_work)
+        manager, at_work = sok.CheckpointManager(str(tmp_path)), set(folders.at_work)
         session.run(tf.global_variables_initializer())
-        taken = folder_lock.FolderLock(str(tmp_path))
+        expect_free, taken = publishing.expect_free, folder_lock.FolderLock(str(tmp_path))
 
         def closed(*arguments, **options):
             manager._saving.close()

@@ -195,6 +195,7 @@ CASES = {
     # Single numbers that the library makes itself; nothing is written by them.
     "operations.branches.agree": NONE, "operations.collectives.squared_norms": NONE,
     "operations.even_steps.any_left": NONE, "operations.rank_and_ranks.tell": NONE,
+    "operations.session_number.tell": NONE,
     # They take nothing from the graph, or one number of a shape that the graph knows.
     "operations.init_op.join": NONE, "stores.initial.rows": NONE, "stores.initial.index": NONE,
     "stores.initial.given_here": NONE,

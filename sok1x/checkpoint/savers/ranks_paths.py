@@ -2,7 +2,7 @@
 import os
 import tempfile
 import threading
-from typing import Any, List, Sequence
+from typing import Any, List, Optional, Sequence
 
 from sok1x import launch
 from sok1x.checkpoint.errors import CheckpointError
@@ -28,6 +28,23 @@ def expect_own(paths: List[str], cached: List[str]) -> None:
             "tables.").format(by_rank))
     caches.refuse(cached, "Each rank cannot save to a path of its own, {}".format(by_rank),
                   "Give all ranks the same path")
+
+
+def expect_one_session(paths: List[str], numbers: Sequence[Optional[int]]) -> None:
+    """Raises CheckpointError where ranks save sessions that do not belong together.
+
+    What they have saved would be of two sessions, and that of the next save would take its place.
+
+    Args:
+        paths: where the ranks in turn save to.
+        numbers: of their sessions, as all ranks know them (session_number.py); None where that is not known.
+    """
+    if len({number for number in numbers if number is not None}) > 1:
+        raise CheckpointError((
+            "The ranks save different sessions: {}. All ranks take part in one checkpoint, that of a session in which "
+            "they train together; nothing was saved. Save several sessions in one order on all ranks, in one thread; "
+            "or each in a thread of its own by a sok.CheckpointManager, which all of them may share.").format(
+                whose_shards.by_rank(paths)))
 
 
 def expect_one_step(names: Sequence[str], steps: Sequence[Any]) -> None:

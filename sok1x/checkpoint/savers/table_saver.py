@@ -43,6 +43,7 @@ from sok1x.core.tables import sessions
 from sok1x.graph_ops.bridge import joined
 from sok1x.graph_ops.bridge.tensorflow_versions import checkpoint_management
 from sok1x.graph_ops.operations.rank_and_ranks import rank_and_ranks
+from sok1x.graph_ops.operations.session_number import session_number
 from sok1x.graph_ops.stores import clock
 
 _OF_SAVED_MODEL = os.path.join("variables", "variables")
@@ -59,6 +60,7 @@ class TableSaver(tf.train.Saver):
             self._saving = PrefixSaving(held.tables, dense, self._talk)
             self._restoring = PrefixRestoring(held.tables, dense, self._talk)
             self._token = token = [""]  # of the save at work in which each rank has a path of its own
+            self._number = session_number()  # of the session
             with tf.device("/cpu:0"):
                 of_save = tf.numpy_function(lambda: token[0], [], tf.string)
             marks = {one_rank.MARK: SavedOnly(rank_and_ranks(), one_rank.MARK),
@@ -83,7 +85,8 @@ class TableSaver(tf.train.Saver):
     def save(self, sess: tf.Session, save_path: str, global_step: Any = None, latest_filename: Optional[str] = None,
              meta_graph_suffix: str = "meta", write_meta_graph: bool = True, write_state: bool = True,
              strip_default_attrs: bool = False, save_debug_info: bool = False) -> Any:
-        """As `tf.train.Saver.save`. Raises CheckpointError, on all ranks, where one of them cannot."""
+        """As `tf.train.Saver.save`. Raises CheckpointError, on all ranks, where one of them cannot, or where they save
+        different sessions."""
         world = joined.world()
         if world.size > 1 and not write_state and save_path.endswith(_OF_SAVED_MODEL):
             raise CheckpointError("A SavedModel cannot be written on {} ranks, {}: each has only its own rows. Restore "
@@ -116,13 +119,14 @@ class TableSaver(tf.train.Saver):
                 with contextlib.suppress(CheckpointError):  # the save meets it again, and all ranks hear of it then
                     step = prefixes.step_around(prefix)
             step = self._step(sess, global_step) if step is None else step
-            told = self._talk.exchange(sess, [urls.absolute(prefix), step, urls.absolute(save_path), global_step,
-                                              folders.new_token()])
-        paths = [path for path, _, _, _, _ in told]
+            told = self._talk.agree(sess, lambda: [urls.absolute(prefix), step, urls.absolute(save_path), global_step,
+                                                   folders.new_token(), self._number_of(sess)])
+        paths = [path for path, *_ in told]
+        ranks_paths.expect_one_session(paths, [number for *_, number in told])
         with self._talk.about("a tf.train.Saver saves tables to {}".format(paths[0])):
             if len(set(paths)) == 1:
                 return self._save_together(sess, prefix, told[0][1], options)
-            ranks_paths.expect_one_step([name for _, _, name, _, _ in told], [given for _, _, _, given, _ in told])
+            ranks_paths.expect_one_step([name for _, _, name, *_ in told], [given for _, _, _, given, *_ in told])
             ranks_paths.expect_own(paths, cached)
             self._token[0] = told[0][4]
             with self._with_mark():
@@ -209,6 +213,10 @@ class TableSaver(tf.train.Saver):
             raise CheckpointError("A tf.train.Saver cannot {} tables {} where {}: {}.".format(
                 what, "on several ranks" if several else "with a cache, or in a folder of sok1x's files,",
                 self._held.complaint, whose_shards.TOGETHER if several else whose_shards.OF_ALL))
+
+    def _number_of(self, session: Any) -> Optional[int]:
+        """What all ranks know the session by (session_number.py); None where a tf.train.Server has it."""
+        return None if sessions.raw(session).sess_str else int(sessions.raw(session).run(self._number))
 
     def _step(self, session: tf.Session, global_step: Optional[int]) -> int:
         """The step for the manifest; equal on all ranks, or rank 0's."""
