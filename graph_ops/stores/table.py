@@ -60,6 +60,8 @@ class Table(NamedTuple):
         and `forgetting` is there, if only with what it is by default. None: the variables have all.
       counted_name: what SOK 1.x calls it, `EmbeddingVariable` and a number, where that is not its name: its Saver's
         files are called so, and initial rows are a function of it, as they were before layers' names were in names.
+      former_name: what an earlier sok1x called it, where that is neither: what was saved then is found by it, and
+        nothing else knows it.
     """
 
     name: str
@@ -75,11 +77,17 @@ class Table(NamedTuple):
     forgetting: Optional[Forgetting] = None
     cache: Optional[Cache] = None
     counted_name: str = ""
+    former_name: str = ""
 
     @property
     def kit_name(self) -> str:
         """What SOK calls it: a variable's `m_var_name`."""
         return self.counted_name or self.name
+
+    @property
+    def saved_name(self) -> str:
+        """What it is called where an earlier sok1x has saved it."""
+        return self.former_name or self.kit_name
 
     @property
     def grows(self) -> bool:

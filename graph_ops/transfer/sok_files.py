@@ -57,6 +57,12 @@ def paths(folder, name):
     return tuple(os.path.join(folder, "{}_{}.file".format(name, what)) for what in ("keys", "values"))
 
 
+def name_in(folder, table):
+    """What a table's files are called after in a folder: what an earlier sok1x called it, where there are no others."""
+    there = [name for name in (table.kit_name, table.saved_name) if any(map(os.path.lexists, paths(folder, name)))]
+    return there[0] if there else table.kit_name
+
+
 def key_dtype(table):
     """The dtype of a table's keys in a file. The files know no int32: such keys are written as int64, so that negative
     ones stay what they are."""

@@ -21,7 +21,7 @@ class _Restore(Operation):
         table = config.table
         with request_store(request, config, world, exclusive=False) as store:
             pass  # they have been initialized; what is asked of the store below needs no variable
-        files = sok_files.TableFiles(store.label, config.folder, table.kit_name, table.dim)
+        files = sok_files.TableFiles(store.label, config.folder, sok_files.name_in(config.folder, table), table.dim)
         request.state = _Source(store, files)
         return np.array([files.rows, files.key_bytes, files.sample], np.int64)
 

@@ -50,8 +50,7 @@ class EmbeddingVariable(StampedVariable):
 
     Attributes:
         m_var_name: its name as SOK 1.x has it, `EmbeddingVariable`, `EmbeddingVariable_1`, … in the order of tables,
-            after which `sok.Saver` calls its files; of shared feature columns in Keras' layers what it was called
-            when their first column named it. Its name in the graph is `op.name`.
+            after which `sok.Saver` calls its files. Its name in the graph is `op.name`.
         index: the index's variables, empty without a hash table.
         forgetting: variables of a table that forgets or has a cache, else empty: see
             `graph_ops.stores.forgetful_store` and `cached_store`.

@@ -72,9 +72,10 @@ def checked(function: str, path: Any, variables: Any, optimizer: Any, session: A
 def stems(variable: EmbeddingVariable) -> List[str]:
     """What a variable's files are called after; SOK's, by the name with or without ':0'. The first is ours.
 
-    A layer's table was called by SOK's name of it before it had the layer's.
+    A layer's table was called by SOK's name of it before it had the layer's, and that of shared feature columns after
+    the first of them.
     """
-    names = (variable.table.name, variable.m_var_name)
+    names = (variable.table.name, variable.table.saved_name)
     return list(dict.fromkeys(layout.stem(name + end) for name in names for end in (":0", "")))
 
 

@@ -45,7 +45,7 @@ class Built(NamedTuple):
 def _served(source: sources.Source, options: Options, name: str, table: Optional[Table], seed: int) -> Any:
     """How a table is served, and what its unseen keys read."""
     if table is not None:
-        source.look_for(name, table.kit_name)
+        source.look_for(name, table.saved_name)
     facts = source.facts(name)
     if table is not None and (facts.dim, facts.hashed) != (table.dim, table.hashed):
         raise MismatchError("Table '{}' has D={} and use_hashtable={} in {}, and D={} and use_hashtable={} in the "

@@ -97,17 +97,21 @@ def test_a_table_that_is_there_under_neither_name(before):
 
 def test_what_a_former_name_is():
     class Given:
-        def __init__(self, name, m_var_name):
-            self.table, self.m_var_name = type("Table", (), {"name": name}), m_var_name
+        graph = tf.Graph()
+
+        def __init__(self, name, saved_name):
+            self.table = type("Table", (), {"name": name, "saved_name": saved_name})
+            self.graph.add_to_collection(sok.GraphKeys.GLOBAL_EMBEDDING_VARIABLES, self)
 
     tables = [Given("ads/EmbeddingVariable", "EmbeddingVariable"), Given("EmbeddingVariable_1", "EmbeddingVariable_1"),
               Given("ads/EmbeddingVariable_1", "EmbeddingVariable_2"),
-              Given("ab", "tower/a_shared_embedding")]
+              Given("ab", "tower/a_shared_embedding"), Given("cd", "tower/c_shared_embedding"),
+              Given("tower/c_shared_embedding", "tower/c_shared_embedding")]
     for name, then in (("ads/EmbeddingVariable", "EmbeddingVariable"),
                        ("slot:ads/EmbeddingVariable/Adam", "slot:EmbeddingVariable/Adam"),
                        ("training/Adam/ads/EmbeddingVariable_1/m", "training/Adam/EmbeddingVariable_2/m"),
                        ("EmbeddingVariable_1/steps", "EmbeddingVariable_1/steps"), ("ads/kernel", "ads/kernel"),
-                       ("slot:lab/ab/m", "slot:lab/tower/a_shared_embedding/m"), ("lab/m", "lab/m"),
+                       ("slot:lab/ab/m", "slot:lab/tower/a_shared_embedding/m"), ("lab/m", "lab/m"), ("cd/m", "cd/m"),
                        ("loads/EmbeddingVariable", "loads/EmbeddingVariable"), ("rows", "rows")):
         assert former_names.former(name, tables) == then
 

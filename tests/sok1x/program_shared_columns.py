@@ -3,7 +3,9 @@
     [mpiexec -np N] python program_shared_columns.py FOLDER
 
 Each way saves the former model, which takes one more step, with new keys in it; and the model as it is restores what
-was saved and takes the same step. What both then look up, keys that nobody has asked for too, are the same bits.
+was saved and takes the same step. What both then look up of the keys that were saved are the same bits; of all others,
+those that nobody has asked for too, they are those of the model as it is where nothing is restored. SOK's files have no
+slots: from them nothing more is trained.
 """
 import contextlib
 import os
@@ -19,6 +21,8 @@ from sok1x.feature_column import tables
 tf.logging.set_verbosity(tf.logging.ERROR)
 BATCHES = [np.array(keys) for keys in (
     [[1, 5], [-3, 5], [9, 2]], [[4, 5], [7, 1], [2, 2]], [[1, 60], [-70, 5], [8, 2]])]
+KEYS = np.concatenate(BATCHES + [[[100, 101]]])
+SAVED = np.repeat(np.isin(KEYS, BATCHES[:2]), 3, axis=1)  # of three columns a key
 
 
 @contextlib.contextmanager
@@ -38,10 +42,18 @@ class Model:
             tf.reduce_sum(self.out ** 2), tf.train.get_or_create_global_step())
         self.table, = [one for one in tf.trainable_variables() if hasattr(one, "table")]
 
-    def after(self, session):
-        """What is looked up after one more step."""
-        session.run(self.step, {self.given: BATCHES[2]})
-        return session.run(self.out, {self.given: np.concatenate(BATCHES + [[[100, 101]]])})
+    def trained(self, session, steps):
+        """What is looked up after some steps."""
+        for batch in steps:
+            session.run(self.step, {self.given: batch})
+        return session.run(self.out, {self.given: KEYS})
+
+    def trained_alone(self, steps):
+        """The same where nothing is restored."""
+        with tf.Session() as session:
+            session.run(sok.Init(global_batch_size=6))
+            session.run(tf.global_variables_initializer())
+            return self.trained(session, steps)
 
 
 @contextlib.contextmanager
@@ -53,21 +65,30 @@ def of_hook(folder):
 
 @contextlib.contextmanager
 def by_hand(way, folder, saved):
-    keeper = tf.train.Saver() if way == "saver" else sok.CheckpointManager(folder)
+    table, = [one for one in tf.trainable_variables() if hasattr(one, "table")]
+    keeper = {"saver": tf.train.Saver, "files": sok.Saver}.get(way, lambda: sok.CheckpointManager(folder))()
+    os.makedirs(folder, exist_ok=True)
+    save, restore = {
+        "saver": (lambda session: keeper.save(session, os.path.join(folder, "model")),
+                  lambda session: keeper.restore(session, os.path.join(folder, "model"))),
+        "manager": (lambda session: keeper.save(session, 2), lambda session: keeper.restore(session)),
+        "files": (lambda session: session.run(keeper.dump_to_file(table, folder)),
+                  lambda session: session.run(keeper.restore_from_file(table, folder)))}[way]
     with tf.Session() as session:
         session.run(sok.Init(global_batch_size=6))
         session.run(tf.global_variables_initializer())
         if saved:
-            keeper.restore(session, os.path.join(folder, "model")) if way == "saver" else keeper.restore(session)
+            restore(session)
         yield lambda run: run(session)
         if not saved:
-            keeper.save(session, os.path.join(folder, "model")) if way == "saver" else keeper.save(session, 2)
+            save(session)
 
 
 def main(folder):
     sok.init()
-    for way in ("hook", "manager", "saver"):
-        place = os.path.join(folder, way)
+    for way in ("hook", "manager", "saver", "files"):
+        left = BATCHES[2:] if way != "files" else []
+        place, expected = os.path.join(folder, way), None
         for former in (True, False):
             with tf.Graph().as_default(), mock.patch.object(
                     tables, "shared_scope_of", as_formerly if former else tables.shared_scope_of):
@@ -76,17 +97,12 @@ def main(folder):
                                                "goods"), model.table.op.name
                 with of_hook(place) if way == "hook" else by_hand(way, place, not former) as inside:
                     if former:
-                        for batch in BATCHES[:2]:
-                            inside(lambda session: session.run(model.step, {model.given: batch}))
+                        inside(lambda session: [session.run(model.step, {model.given: batch})
+                                                for batch in BATCHES[:2]])
                     else:
-                        found = inside(model.after)
-                if former:
-                    with tf.Session() as session:
-                        session.run(sok.Init(global_batch_size=6))
-                        session.run(tf.global_variables_initializer())
-                        for batch in BATCHES[:2]:
-                            session.run(model.step, {model.given: batch})
-                        expected = model.after(session)
+                        found = inside(lambda session: model.trained(session, left))
+                alone = model.trained_alone(BATCHES[:2] + left)
+                expected = alone if former else np.where(SAVED, expected, alone)
         np.testing.assert_array_equal(found, expected, err_msg=way)
         assert np.unique(found).size > 30
         sys.stdout.write("{} ok\n".format(way))

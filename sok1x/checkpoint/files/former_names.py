@@ -3,7 +3,8 @@
 The table of a layer 'ads' is 'ads/EmbeddingVariable', and its slot 'ads/EmbeddingVariable/Adam'. It was
 'EmbeddingVariable' and a number, SOK's name of it (its `m_var_name`); so it still is where the layer has no name.
 The table of shared feature columns had in Keras' layers the name of the column that came first, which is its
-`m_var_name`. Where a checkpoint has nothing under a variable's name, what it has under the former one is restored.
+description's `former_name`. Where a checkpoint has nothing under a variable's name, what it has under the former one is
+restored.
 """
 import contextlib
 import os
@@ -28,13 +29,19 @@ def former(name: str, tables: Iterable[Any]) -> str:
     """
     whole = name + "/"
     for table in tables:
-        now, then = table.table.name, table.m_var_name
+        now, then = table.table.name, table.table.saved_name
         at = whole.find(now + "/")
         while at > 0 and whole[at - 1] not in "/:":
             at = whole.find(now + "/", at + 1)
-        if now != then and at >= 0:
+        if now != then and at >= 0 and not _is_anothers(then, table):
             return (whole[:at] + then + whole[at + len(now):])[:-1]
     return name
+
+
+def _is_anothers(then: str, variable: Any) -> bool:
+    """Whether another table is called so now, as one that feature columns do not share may be: what is so is its."""
+    return any(hasattr(one, "table") and one.table.name == then for one in eager.collected(
+        variable.graph, GraphKeys.GLOBAL_EMBEDDING_VARIABLES))
 
 
 def saved_as(name: str, saved: Container[str], tables: Iterable[Any]) -> str:
@@ -49,7 +56,7 @@ def source_of(checkpoint: Checkpoint, table: TableState, rank: int, ranks: int, 
     """What one table's rows for one rank are read from. Raises CheckpointError where they do not fit."""
     name, here = table.name, {part: part for part in wanted.parts}
     if saved_as(name, checkpoint.manifest.tables, [table.variable]) != name:
-        name = table.variable.m_var_name
+        name = table.variable.table.saved_name
         here = {former(part, [table.variable]): part for part in here}
     scoped = {part: shard_names.SLOT + known for part, variable in table.parts.items()
               for known in [eager.scoped_name_of(variable)] if known is not None}

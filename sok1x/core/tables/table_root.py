@@ -60,7 +60,7 @@ def unique_name(name: str, taken: bool = False) -> str:
 
 
 def known_as(table: Table) -> Table:
-    """A table's description, by which checkpoints and initial rows know it by its former name too.
+    """A table's description, by which what an earlier sok1x has saved is found under the former name.
 
     Args:
         table: the description.
@@ -72,7 +72,7 @@ def known_as(table: Table) -> Table:
         >>> from sok1x.core.tables import table_root
         >>> from sok1x.graph_ops.stores.table import HASHED, Initializer, Table
         >>> with table_root.former.entered("ad_shared_embedding/embedding_weights"):
-        ...     table_root.known_as(Table("ads", 8, 4, HASHED, "int64", Initializer("constant", 1.0, 0.0))).kit_name
+        ...     table_root.known_as(Table("ads", 8, 4, HASHED, "int64", Initializer("constant", 1.0, 0.0))).saved_name
         'ad_shared_embedding/embedding_weights'
     """
-    return table if former.value in (None, table.name) else table._replace(counted_name=former.value)
+    return table if former.value in (None, table.name) else table._replace(former_name=former.value)
