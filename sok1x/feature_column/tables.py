@@ -16,13 +16,14 @@ from sok1x.core.options import initializers
 from sok1x.core.tables import scoped_tables, table_root
 from sok1x.deeprec import stepping, variables
 from sok1x.feature_column.key_column import key_column_of
-from sok1x.graph_ops.bridge.tensorflow_versions import dense_features_v2, is_eager_outside, variable_scope
+from sok1x.graph_ops.bridge.tensorflow_versions import dense_features_v2, is_eager_outside, tf_ops, variable_scope
 from sok1x.graph_ops.bridge.tensorflow_versions import keras_backend as backend
 from sok1x.variable import Variable
 
 # Scopes, or layers, of canned Estimators: there TensorFlow's shared columns are those of `shared_embedding_columns`,
 # and in Keras' layers those of `shared_embeddings`.
-_CANNED = ("input_from_feature_columns", "linear_model")
+_LINEAR = "linear_model"
+_CANNED = ("input_from_feature_columns", _LINEAR)
 
 
 def get(name: str, categorical_column: Any, dimension: int, initializer: Any, trainable: bool,
@@ -140,7 +141,7 @@ def shared_scope_of(layer: Any, shared: Optional[str], name: str) -> Iterator[st
     """Inside `scope_of`: the variable scope in which a table that columns share is made, whichever comes first.
 
     TensorFlow's scope has the name of the column that makes the table; so had tables before, which checkpoints of then
-    and initial rows know by that name.
+    know by that name. It stays where TensorFlow would make no variable of the other: no name may be so, or one is.
 
     Args:
         layer: as for `scope_of`.
@@ -165,14 +166,21 @@ def shared_scope_of(layer: Any, shared: Optional[str], name: str) -> Iterator[st
         yield name
         return
     former: Optional[str] = "{}/{}".format(scope.name, name)
-    if any(former == one.table.kit_name for one in eager.collected(
+    if any(former in (one.table.name, one.table.saved_name) for one in eager.collected(
             tf.get_default_graph(), GraphKeys.GLOBAL_EMBEDDING_VARIABLES) if hasattr(one, "table")):
-        former = None  # its initial rows are to be others than that one's
-    shared = re.sub("[^A-Za-z0-9_.-]", "_", shared)
+        former = None  # what was saved so is that one's
     if layer.name in _CANNED or above.rpartition("/")[2] in _CANNED:
-        scope._name = "{}/{}/{}".format(above, layer.name, shared).lstrip("/")
+        last = shared.rpartition("/")[2] if layer.name == _LINEAR else shared  # as TensorFlow's linear models do
+        path, below = "{}/{}/{}".format(above, layer.name, last), name
     else:
-        scope._name, name = above.lstrip("/"), shared
+        path, below = above, shared
+    whole = "{}/{}".format(path, below)[1:] if path else below
+    there = variable_scope._get_default_variable_store()._vars
+    # TensorFlow 2's expression lets a backslash pass, of which no op can be.
+    if not tf_ops._VALID_OP_NAME_REGEX.fullmatch(whole) or "\\" in whole or (whole in there and not scope.reuse):
+        yield name
+        return
+    scope._name, name = path[1:], below
     with tf.variable_scope(scope, auxiliary_name_scope=False), table_root.former.entered(former):
         yield name
 

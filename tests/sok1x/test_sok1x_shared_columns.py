@@ -44,11 +44,46 @@ def test_a_keras_layer_names_it_as_tensorflows_shared_embeddings(name):
     assert found == [["model/" + (name or "a_b_shared_embedding")]] * 6
 
 
+def in_layers(side, collections):
+    """What is looked up in a graph of DenseFeatures, one for each collection."""
+    return [tf.keras.layers.DenseFeatures(shared(side, name, of), name="tower_" + of)(
+        {one: tf.constant(FEATURES[one]) for one in of}) for name, of in collections]
+
+
+def test_names_that_tensorflow_takes_are_its_own_and_others_those_of_the_column():
+    sides = sok.feature_column.shared_embedding_columns, tensorflow.compat.v2.feature_column.shared_embeddings
+    found = []
+    for side in sides:
+        with tf.Graph().as_default(), tf.variable_scope("model"):
+            in_layers(side, [("shop/goods", "ab"), ("shop_goods", "ab"), ("_goods", "ab")])
+            found.append(names(tf.trainable_variables()))
+    assert found == [["model/shop/goods", "model/shop_goods", "model/_goods"]] * 2
+    for name in ("my goods", "_goods", "\u5546\u54c1", "a\\b", "goods\n"):
+        for side in sides:
+            with tf.Graph().as_default(), tf.Session() as session:
+                if side is sides[1]:
+                    with pytest.raises((ValueError, tf.errors.InvalidArgumentError)):
+                        in_layers(side, [(name, "ab")])
+                        session.run(tf.global_variables_initializer())
+                    continue
+                made = in_layers(side, [(name, "ab"), ("my_goods", "c")])
+                assert names(tf.trainable_variables()) == ["tower_ab/a_shared_embedding/embedding_weights", "my_goods"]
+                session.run(tf.global_variables_initializer())
+                assert all(one.any() for one in session.run(made))
+
+
+def test_a_name_that_something_else_has_is_left_to_it():
+    with tf.Graph().as_default():
+        tf.get_variable("goods", initializer=1.0)
+        in_layers(sok.feature_column.shared_embedding_columns, [("goods", "ab")])
+        assert names(tf.trainable_variables()) == ["goods", "tower_ab/a_shared_embedding/embedding_weights"]
+
+
 @pytest.mark.parametrize("canned", ["DNNClassifier", "LinearClassifier"])
 def test_a_canned_estimator_names_it_as_tensorflows_shared_embedding_columns(canned, tmp_path):
     found = []
     for side in (sok.feature_column, tf.feature_column):
-        columns = shared(side.shared_embedding_columns) + shared(side.shared_embedding_columns, "others", "c")
+        columns = shared(side.shared_embedding_columns) + shared(side.shared_embedding_columns, "shop/others", "c")
         options = {"hidden_units": [3]} if canned.startswith("DNN") else {}
         made = getattr(tf.estimator, canned)(
             feature_columns=columns, model_dir=str(tmp_path / side.__name__), **options)
@@ -74,8 +109,21 @@ def test_another_program_restores_it_by_another_column(tmp_path):
     assert all(np.array_equal(one, found[0]) for one in found) and found[0].any()
 
 
+def test_unseen_keys_read_the_same_in_whatever_order_columns_come_and_layers_are_called():
+    found = []
+    for order in ("ab", "ba"):
+        with tf.Graph().as_default(), tf.Session() as session:
+            keys = [sok.feature_column.categorical_column_with_embedding(one, tf.int64) for one in "ab"]
+            columns = dict(zip("ab", sok.feature_column.shared_embedding_columns(keys, 4)))
+            layers = {one: tf.keras.layers.DenseFeatures([columns[one]], name="{}_of_{}".format(one, order))(
+                {one: tf.constant([[1], [77]], tf.int64)}) for one in order}
+            session.run(tf.global_variables_initializer())
+            found += session.run([layers["a"], layers["b"]])
+    assert all(np.array_equal(one, found[0]) for one in found) and found[0].all()
+
+
 def test_tables_that_one_column_would_have_named_begin_each_for_itself():
-    """What a table was called is of no other one: rows begin as functions of it."""
+    """Both were called after it: what was saved so is the first one's alone."""
     with tf.Graph().as_default(), tf.Session() as session:
         layers = []
         for name, of in (("ones", "ab"), ("others", "ac")):
@@ -86,7 +134,29 @@ def test_tables_that_one_column_would_have_named_begin_each_for_itself():
     assert (one != other).all()
 
 
+def test_a_table_that_is_called_what_a_shared_one_was_begins_for_itself_and_has_its_own_files(tmp_path):
+    with tf.Graph().as_default(), tf.Session() as session:
+        key, other = [sok.feature_column.categorical_column_with_embedding(one, tf.int64) for one in ("a", "a_shared")]
+        columns = [*sok.feature_column.shared_embedding_columns([key], 4, shared_embedding_collection_name="goods"),
+                   sok.feature_column.embedding_column(other, 4)]
+        layers = [tf.keras.layers.DenseFeatures([column], name="tower")(
+            {one: tf.constant([[1], [2]], tf.int64) for one in ("a", "a_shared")}) for column in columns]
+        tables = [one for one in tf.trainable_variables() if hasattr(one, "table")]
+        assert names(tables) == ["goods", "tower/a_shared_embedding/embedding_weights"]
+        session.run(tf.global_variables_initializer())
+        found = session.run(layers)
+        assert (found[0] != found[1]).all()
+        saver = sok.Saver()
+        for table in tables:
+            session.run(saver.dump_to_file(table, str(tmp_path)))
+        session.run(tf.global_variables_initializer())
+        for table in tables:
+            session.run(saver.restore_from_file(table, str(tmp_path)))
+        np.testing.assert_array_equal(session.run(layers), found)
+        assert len([name for _, _, files in os.walk(str(tmp_path)) for name in files]) == 4
+
+
 @pytest.mark.parametrize("ranks", [0, 2])
 def test_checkpoints_of_when_the_first_column_named_it_are_restored(ranks, tmp_path):
     finished = run_ranks(ranks, os.path.join(HERE, "program_shared_columns.py"), tmp_path, timeout=200)
-    assert finished.out.count(" ok") == 3 * max(1, ranks), str(finished)
+    assert finished.out.count(" ok") == 4 * max(1, ranks), str(finished)
