@@ -29,6 +29,7 @@ Others:
     init_op           sok1x.Init and sok1x.init
     evictions         keys that leave tables that forget
     pinned_rows       whether row numbers are of rows that the run has looked up
+    kept_gradients    whether dense gradients are still of the rows that they were made of
     assign_rows       rows of some keys overwritten
     rank_and_ranks    which rank of how many
     session_number    which session of all ranks'

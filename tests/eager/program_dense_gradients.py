@@ -1,7 +1,9 @@
 """Dense gradients, of lookups in loops and in tf.recompute_grad, where rows leave a table or it grows: against NumPy.
 
-    [mpiexec -np N] python program_dense_gradients.py
+    [mpiexec -np N] python program_dense_gradients.py FOLDER
 """
+import sys
+
 import numpy as np
 import tensorflow as tf
 from refusals import refused
@@ -112,6 +114,77 @@ def check_within_a_function(world):
         assert not moved(table, before), "nothing has moved"
 
 
+def check_none_of_it(world, in_function):
+    """Where rows have left on rank 0 alone no rank moves anything of the step; the next one all ranks take."""
+    table, other, weight = forgetting(), forgetting(), tf.Variable(1.0)
+    optimizer = sok.DistributedOptimizer(KERAS.legacy.SGD(STEP), average=False)
+
+    def step(others):
+        with tf.GradientTape() as tape:
+            made = weight * repeated(table, keys_from(0)) + in_turns(other, keys_from(0))
+            made /= world.size
+        gradients = tape.gradient(made, [table, other, weight])
+        for part in others:
+            sok.all2all_dense_embedding(table, part)
+        optimizer.apply_gradients(zip(gradients, [table, other, weight]))
+
+    step = tf.function(step) if in_function else step
+    mine = [key for key in keys_from(0).numpy().tolist() if key % world.size == world.rank]
+    floats = EACH * DIM
+    step([keys_from(0)] * 3)
+    after = 1 - STEP * floats * world.size
+    np.testing.assert_allclose(weight, after)
+    before = exported(other)
+    refused(tf.errors.InvalidArgumentError if in_function else ValueError, "'{}' on rank 0, {}".format(
+        table.table.name, LEFT), lambda: step([
+            world.size * tf.range(first, first + 4, dtype=tf.int64) for first in (1000, 2000, 3000)]))
+    assert weight.numpy() == np.float32(after) and exported(other) == before and int(optimizer.iterations) == 1
+    assert moved(table, {}) == (set() if world.rank == 0 else set(mine))
+    step([keys_from(0)] * 3)
+    np.testing.assert_allclose(weight, after - STEP * floats * (1 + (world.size - 1) * (1 - STEP)))
+    assert int(optimizer.iterations) == 2
+
+
+def returned(captured):
+    return tf.function(lambda: tf.identity(captured))()
+
+
+def check_captured_and_restored(folder):
+    """What a function returns of an eager gradient is as kept as that is; a restore has all rows leave."""
+    for restored in (False, True):
+        table, manager = forgetting(), sok.CheckpointManager(folder)
+        sok.all2all_dense_embedding(table, keys_from(1000))
+        if restored:
+            manager.save(step=1)
+        kept = gradient_of(table, repeated, keys_from(0))
+        if restored:
+            manager.restore()
+        else:
+            kept = returned(kept)
+        for first in (2000, 3000, 4000)[:1 if restored else 3]:
+            sok.all2all_dense_embedding(table, keys_from(first, 2))
+        before = exported(table)
+        refused(ValueError, LEFT, lambda kept=kept, table=table: KERAS.legacy.SGD(STEP).apply_gradients(
+            [(kept, table)]))
+        assert exported(table) == before
+
+
+def check_what_is_counted():
+    """Rows that have left, where a dense gradient may be applied and rows leave: no step of other tables pays."""
+    for options, counts in (({"evict_strategy": "lru", "max_capacity": 8}, True), ({"admit_after": 2}, False),
+                            ({"cache_rows": 8}, False)):
+        table = sok.DynamicVariable(DIM, initializer="1", init_capacity=8, **options)
+
+        @tf.function
+        def made(table=table):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(sok.all2all_dense_embedding(table, keys_from(0)))
+            return tape.gradient(loss, table)
+
+        kinds = [op.type for op in made.get_concrete_function().graph.get_operations()]
+        assert ("ResourceGather" in kinds) == counts, (options, kinds)
+
+
 def check_returned_later(nested):
     """A function that goes on looking up returns the gradient; or the one that it has from a function inside."""
     for loss in (in_turns, repeated):
@@ -186,6 +259,8 @@ def check_growth():
         sok.all2all_dense_embedding(table, keys_from(1000, 3))
         refused(ValueError, "which grows: got a dense gradient of 4 rows, made before the table had 8",
                 lambda optimizer=optimizer, kept=kept, table=table: apply(optimizer, kept, table))
+        refused(tf.errors.InvalidArgumentError, "which grows: got a dense gradient of 4 rows", tf.function(
+            lambda optimizer=optimizer, kept=kept, table=table: apply(optimizer, kept, table)))
         assert not moved(table, {})
 
 
@@ -201,6 +276,10 @@ def main():
     check_lookups_before_the_gradient()
     for function in ("", "loss", "gradient"):
         check_two_blocks(function)
+    for in_function in (False, True):
+        check_none_of_it(world, in_function)
+    check_captured_and_restored(sys.argv[1])
+    check_what_is_counted()
     check_growth()
     print("rank", world.rank, "ok")
 

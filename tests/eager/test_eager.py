@@ -29,8 +29,8 @@ def test_a_gradient_of_several_lookups_keeps_the_rows_of_all(ranks):
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_a_dense_gradient_moves_no_other_keys_rows(ranks):
-    finished = run_ranks(ranks, os.path.join(HERE, "program_dense_gradients.py"), timeout=120)
+def test_a_dense_gradient_moves_no_other_keys_rows(ranks, tmp_path):
+    finished = run_ranks(ranks, os.path.join(HERE, "program_dense_gradients.py"), tmp_path, timeout=120)
     assert finished.out.count("ok") == ranks
 
 

@@ -196,6 +196,8 @@ CASES = {
     "operations.branches.agree": NONE, "operations.collectives.squared_norms": NONE,
     "operations.even_steps.any_left": NONE, "operations.rank_and_ranks.tell": NONE,
     "operations.session_number.tell": NONE,
+    # Numbers that are made beside it: see tests/eager/program_dense_gradients.py.
+    "operations.kept_gradients.check": NONE, "operations.kept_gradients.check_here": NONE,
     # They take nothing from the graph, or one number of a shape that the graph knows.
     "operations.init_op.join": NONE, "stores.initial.rows": NONE, "stores.initial.index": NONE,
     "stores.initial.given_here": NONE,

@@ -2,21 +2,23 @@
 
 Eagerly, and in functions that are called from there, a row stays its key's as long as its number is there that a lookup
 or its gradient has found (bridge/bridge_pins.h). A dense gradient has no such numbers. So it is noted with it how many
-rows had left the table when it was made, and a step by it is refused once that is another number.
+rows had left the table when it was made, and a step by it is refused, by all ranks, once that is another number on one.
 """
 import contextlib
 import weakref
-from typing import Any, List, NamedTuple
+from typing import Any, List, NamedTuple, Tuple
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
+from sok1x import launch
 from sok1x.graph_ops.bridge.tensorflow_versions import ResourceVariable, gen_resource_variable_ops, is_eager_outside
-from sok1x.graph_ops.gradients import shard_gradients
-from sok1x.graph_ops.operations import pinned_rows
-from sok1x.graph_ops.stores.forgetting import EVICTED
+from sok1x.graph_ops.gradients import provenance, shard_gradients
+from sok1x.graph_ops.operations import kept_gradients, pinned_rows
+from sok1x.graph_ops.operations.kept_gradients import KeptConfig
+from sok1x.graph_ops.stores.forgetting import EVICTED, KNOWN
 
-_REMEDY = ("Take the step before the next lookup that trains, or take the lookup outside of tf.recompute_grad and of "
-           "loops of a tf.function: then its gradient has row numbers, which keep the rows")
+_COUNTED = [EVICTED, KNOWN]  # the first begins again where a table is restored, and the second becomes another then
 
 
 class _Left(NamedTuple):
@@ -44,7 +46,7 @@ def note(gradient: tf.Tensor, variable: Any) -> None:
         ...     variable = sok.EmbeddingVariable(rows=8, dim=4)
         ...     dense_gradients.note(tf.zeros([8, 4]), variable)  # nothing: a session.run keeps its rows
     """
-    if is_eager_outside() and "counters" in variable.forgetting:
+    if is_eager_outside() and rows_leave(variable):
         # Lookups that come later in a body wait for what is read of the table, not for the gradient.
         with tf.control_dependencies([] if tf.executing_eagerly() else [gradient]):
             _note(gradient, weakref.ref(variable), _left(variable))
@@ -62,9 +64,13 @@ def note_again(noted: Any, gradient: tf.Tensor) -> None:
         >>> from sok1x.core.frameworks import dense_gradients
         >>> dense_gradients.note_again(None, tf.zeros([8, 4]))  # nothing has been noted
     """
-    if noted is not None and noted.told is not None:
-        left = noted.told.read_value()
-        _note(gradient, noted.table, int(left) if tf.executing_eagerly() else left)
+    if noted is None:
+        return
+    if noted.told is None:  # noted eagerly, of what the body has from there
+        shard_gradients.note_left(gradient, noted)
+        return
+    left = noted.told.read_value()
+    _note(gradient, noted.table, left.numpy() if tf.executing_eagerly() else left)
 
 
 def after_lookups(variables: List[Any]) -> Any:
@@ -88,22 +94,45 @@ def after_lookups(variables: List[Any]) -> Any:
     """
     if tf.executing_eagerly() or not is_eager_outside():
         return contextlib.nullcontext()
-    return tf.control_dependencies([_left(variable) for variable in variables
-                                    if "counters" in (getattr(variable, "forgetting", None) or ())])
+    return tf.control_dependencies([_left(variable) for variable in variables if rows_leave(variable)])
 
 
-def check(gradient: tf.Tensor, variable: Any) -> tf.Tensor:
-    """A dense gradient of a table as a step may have it.
+def rows_leave(variable: Any) -> bool:
+    """Whether a dense gradient of a variable may be applied, and rows of it leave: so that it must be counted how many.
 
     Args:
-        gradient: [V, D], as for `note`.
-        variable: the table's `EmbeddingVariable`.
+        variable: of any kind.
 
     Returns:
-        The gradient; in a function's body another tensor, which is an error where rows have left.
+        A bool.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> from sok1x.core.frameworks import dense_gradients
+        >>> with tf.Graph().as_default():
+        ...     dense_gradients.rows_leave(sok.EmbeddingVariable(rows=8, dim=4))
+        False
+    """
+    table = getattr(variable, "table", None)
+    if table is None or table.cache is not None or table.forgetting is None:
+        return False
+    return bool(table.forgetting.strategy) or getattr(variable, "leaves_before_save", None) is not None
+
+
+def check(pairs: List[Any], together: bool) -> Tuple[List[Any], List[Any]]:
+    """Dense gradients of tables as a step may have them.
+
+    Args:
+        pairs: (gradient, variable), gradients [V, D] as for `note` of tables, and whatever else the step is given.
+        together: whether all ranks take the step together whatever tables it is of, as they exchange for it.
+
+    Returns:
+        The pairs, and what everything in the step must wait for: in a function's body ops that are errors where rows
+        have left, or a table has grown, since its gradient was made.
 
     Raises:
-        ValueError: rows have left, or the table has grown, since it was made.
+        ValueError: that is so.
 
     Example:
         >>> import tensorflow as tf
@@ -111,32 +140,66 @@ def check(gradient: tf.Tensor, variable: Any) -> tf.Tensor:
         >>> from sok1x.core.frameworks import dense_gradients
         >>> with tf.Graph().as_default():
         ...     variable, gradient = sok.EmbeddingVariable(rows=8, dim=4), tf.zeros([8, 4])
-        ...     dense_gradients.check(gradient, variable) is gradient
-        True
+        ...     found, first = dense_gradients.check([(gradient, variable)], False)
+        ...     found[0][0] is gradient, first
+        (True, [])
     """
-    if tf.executing_eagerly() and variable.table.grows:
-        rows = int(gen_resource_variable_ops.variable_shape(variable.handle)[0])
-        given = tuple(getattr(gradient, "shape", ()))  # it may be an array
-        if given and given[0] < rows:
-            raise ValueError(
-                "embedding table '{}', which grows: got a dense gradient of {} rows, made before the table had {}; the "
-                "table was not changed. {}".format(variable.table.name, given[0], rows, _REMEDY))
-    noted = shard_gradients.left_of(gradient)
-    if noted is None:
-        return gradient
-    text = ("embedding table '{}', whose rows leave at max_capacity: got a dense gradient, and rows have left since it "
-            "was made, which may be other keys' by now; the table was not changed. {}").format(
-                variable.table.name, _REMEDY)
-    now = _left(variable)
-    if tf.executing_eagerly():
-        if now != noted.rows:
+    asked, here = [], []  # type: List[Any], List[Any]
+    for place, (gradient, variable) in enumerate([pair[:2] for pair in pairs]):
+        if gradient is None or isinstance(gradient, tf.IndexedSlices) or not hasattr(variable, "table"):
+            continue
+        noted = shard_gradients.left_of(gradient)
+        if noted is not None or variable.table.grows:
+            # What rows leave, or ranks exchange anyway for the step, is decided by the program, alike on all of them.
+            exchanged = noted is not None or together and (
+                shard_gradients.table_of_gradient(gradient) == variable.table.name)
+            (asked if exchanged and provenance.ranks() > 1 else here).append((place, gradient, variable, noted))
+    waits = [each for each in (_ask(asked, True), _ask(here, False)) if each is not None]
+    made = list(pairs)
+    for place, gradient, _, _ in asked + here if waits else []:
+        with tf.control_dependencies(waits):
+            checked = tf.identity(gradient)
+        shard_gradients.keep_marks(gradient, checked)
+        shard_gradients.note_left(checked, None)  # an optimizer inside of this one need not ask again
+        made[place] = (checked, *pairs[place][1:])
+    return made, waits
+
+
+def _ask(gradients: List[Any], all_ranks: bool) -> Any:
+    """Raises where one of (its place, gradient, variable, what is noted) may not be applied; in a body gives what
+    does so."""
+    if not gradients:
+        return None
+    eagerly = tf.executing_eagerly()
+    names = tuple(variable.table.name for _, _, variable, _ in gradients)
+    config = KeptConfig(" ".join(names), names, tuple(
+        "whose rows leave at max_capacity" if variable.table.forgetting and variable.table.forgetting.strategy
+        else "whose rows leave when it is saved" for _, _, variable, _ in gradients), not eagerly)
+    numbers = [number for _, *each in gradients for number in _numbers(*each)]
+    if eagerly:
+        found = np.array(numbers, np.int64)
+        if all_ranks:
+            found = kept_gradients.check(config, tf.constant(found), True).numpy()
+        world = launch.current()
+        text = kept_gradients.refusal(config, found, 0 if all_ranks or world is None else world.rank)
+        if text is not None:
             raise ValueError(text)
-        return gradient
-    with tf.control_dependencies([tf.debugging.Assert(tf.equal(now, noted.rows), [text])]):
-        checked = tf.identity(gradient)
-    shard_gradients.keep_marks(gradient, checked)
-    shard_gradients.note_left(checked, None)  # an optimizer inside of this one need not ask again
-    return checked
+        return None
+    return kept_gradients.check(config, tf.stack(numbers), all_ranks)
+
+
+def _numbers(gradient: Any, variable: Any, noted: Any) -> List[Any]:
+    """Of one, as `kept_gradients.check` takes them."""
+    left = 0  # type: Any
+    if noted is not None:
+        differ = tf.reduce_any(tf.not_equal(_left(variable), noted.rows))
+        left = int(differ) if tf.executing_eagerly() else tf.cast(differ, tf.int64)
+    if not variable.table.grows:
+        return [left, 0, 0]
+    rows = gen_resource_variable_ops.variable_shape(variable.handle)[0]
+    if tf.executing_eagerly():
+        return [left, np.shape(gradient)[0], int(rows)]
+    return [left, tf.cast(tf.shape(gradient)[0], tf.int64), tf.cast(rows, tf.int64)]
 
 
 def hold(rows: List[tf.Tensor], gradients: List[tf.Tensor]) -> None:
@@ -161,14 +224,14 @@ def _note(gradient: tf.Tensor, table: Any, left: Any) -> None:
     told = None
     if not tf.executing_eagerly():
         with tf.init_scope():
-            told = ResourceVariable(0, dtype=tf.int64, trainable=False)
+            told = ResourceVariable([0] * len(_COUNTED), dtype=tf.int64, trainable=False)
         told.assign(left)
     shard_gradients.note_left(gradient, _Left(table, left, told))
 
 
 def _left(variable: Any) -> Any:
-    """How many rows have left a table: a number; in a function's body a tensor."""
+    """How many rows have left a table, int64 [2]: an array; in a function's body a tensor."""
     counters = variable.forgetting["counters"]
     # One op: what is read of the whole variable is its memory, in which a lookup may count on.
-    left = gen_resource_variable_ops.resource_gather(counters.handle, EVICTED, dtype=tf.int64)
-    return int(left) if tf.executing_eagerly() else left
+    left = gen_resource_variable_ops.resource_gather(counters.handle, _COUNTED, dtype=tf.int64)
+    return left.numpy() if tf.executing_eagerly() else left

@@ -7,6 +7,7 @@ accumulates, in a queue, or in the user's hands, would change other keys' rows, 
 So what the graph shows to be kept is refused, what comes from a lookup may not be fed, and what comes from anywhere
 else is looked at when it runs.
 """
+import contextlib
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -81,20 +82,30 @@ def of_this_run(rows: tf.Tensor, variable: Any, values: Optional[tf.Tensor] = No
 
 def _checked(stock: Callable[..., Any]) -> Callable[..., Any]:
     def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        pairs = list(grads_and_vars)
-        for place, (gradient, variable) in enumerate(() if _given_on(self) else [pair[:2] for pair in pairs]):
-            if gradient is not None and hasattr(variable, "table"):
-                _check_whole(gradient, variable.table)
-                if not in_plain_graph() and not isinstance(gradient, tf.IndexedSlices):
-                    _check_sum(gradient, variable.table)
-                    pairs[place] = (dense_gradients.check(gradient, variable), *pairs[place][1:])
+        pairs, first = list(grads_and_vars), []  # type: Any, Any
+        if not _given_on(self):
+            for gradient, variable in [pair[:2] for pair in pairs]:
+                if gradient is not None and hasattr(variable, "table"):
+                    _check_whole(gradient, variable.table)
+                    if not in_plain_graph() and not isinstance(gradient, tf.IndexedSlices):
+                        _check_sum(gradient, variable.table)
+            if not in_plain_graph():
+                pairs, first = dense_gradients.check(pairs, _exchanges(self, pairs))
         if in_plain_graph():
             pairs = [pair if pair[0] is None or not hasattr(pair[1], "table") else (_check(*pair), *pair[1:])
                      for pair in pairs]
-        with _inside.entered(self):
+        # A step that is refused is not taken at all, of other variables neither.
+        with _inside.entered(self), tf.control_dependencies(first) if first else contextlib.nullcontext():
             return stock(self, pairs, *args, **kwargs)
 
     return apply_gradients
+
+
+def _exchanges(optimizer: Any, pairs: List[Any]) -> bool:
+    """Whether all ranks take a step together: they have exchanged gradients of other variables than tables for it."""
+    return hasattr(optimizer, "_sok1x_averages") and any(
+        gradient is not None and not hasattr(variable, "table") for gradient, variable in [
+            pair[:2] for pair in pairs])
 
 
 def _given_on(optimizer: Any) -> bool:
