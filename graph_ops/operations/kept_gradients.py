@@ -11,8 +11,9 @@ from sok1x.graph_ops.bridge.tensorflow_versions import tf_ops
 
 NUMBERS = 3  # of each gradient: whether rows have left since it was made, its rows, and the table's
 
-_REMEDY = ("Take the step before the next lookup that trains, or take the lookup outside of tf.recompute_grad and of "
-           "loops of a tf.function: then its gradient has row numbers, which keep the rows")
+_REMEDY = ("Take the step before the next lookup that trains, have all blocks of tf.recompute_grad under a tape in one "
+           "tf.function or in none, or take the lookup outside of these and of loops of a tf.function: then its "
+           "gradient has row numbers, which keep the rows")
 
 
 class KeptConfig(NamedTuple):

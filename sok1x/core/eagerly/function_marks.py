@@ -4,12 +4,14 @@ A function's body has tensors of its own: what has been noted of those that it r
 that the caller gets, also where a tape has called it backwards. Of what a function is given its body, which is traced
 once for many calls, knows nothing: what it would refuse to do with a table's gradient is refused at the call.
 """
+import contextlib
+import threading
 from typing import Any, Callable, List, NamedTuple, Optional
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.eagerly import eager
-from sok1x.core.frameworks import dense_gradients, wrapping
+from sok1x.core.frameworks import counted_calls, dense_gradients, wrapping
 from sok1x.core.thread_scope import ThreadScope, followed
 from sok1x.graph_ops.bridge.tensorflow_versions import concrete_function, nest
 from sok1x.graph_ops.gradients import shard_gradients
@@ -27,6 +29,16 @@ class _Output(NamedTuple):
     left: Any
 
 
+class _Outputs(NamedTuple):
+    """Attributes:
+      marked: those of which something is known.
+      lock: held from a call until what it has left of rows is read, for there is one place for all calls; where the
+        body leaves nothing so, of no effect."""
+
+    marked: List[_Output]
+    lock: Any
+
+
 class _Refused(NamedTuple):
     """Attributes:
       place: of a function's inputs. error: the table's name -> what to raise."""
@@ -36,10 +48,11 @@ class _Refused(NamedTuple):
 
 
 # Attributes of a function's body, whose tensors they have: they go with it.
-_OUTPUTS = "_sok1x_marked_outputs"  # [_Output], of which something is known
+_OUTPUTS = "_sok1x_marked_outputs"  # an _Outputs
 _REFUSED = "_sok1x_refused_inputs"  # [_Refused]
 _STEP = "_sok1x_step"  # the name of a variable that an optimizer's step in it moves
 
+_noting = threading.Lock()
 branches = ThreadScope()  # its value: a list, of such names in the branches that are being built as functions
 # Inside, the next branch is chosen by what is equal on all ranks, or by a rank for itself alone: none need ask others.
 needs_no_others = followed()
@@ -112,29 +125,41 @@ def _handing_over(stock: Callable[..., Any]) -> Callable[..., Any]:
                 refuse(tensor_inputs[place], error)
         if hasattr(self.graph, _STEP) and not tf.executing_eagerly():
             note_step(getattr(self.graph, _STEP))
-        made = stock(self, tensor_inputs, captured_inputs, *args, **kwargs)
         outputs = getattr(self.graph, _OUTPUTS, None)
         if outputs is None:
-            outputs = _outputs(self.graph)
-            setattr(self.graph, _OUTPUTS, outputs)
-        if outputs:
-            results = nest.flatten(made, expand_composites=True)
-            for place, inside, left in outputs:
-                if place < len(results) and results[place] is not None:
-                    shard_gradients.copy_marks(inside, results[place])
-                    dense_gradients.note_again(left, results[place])
+            outputs = _noted_outputs(self.graph)
+        with outputs.lock:
+            made = stock(self, tensor_inputs, captured_inputs, *args, **kwargs)
+            counted_calls.after_call(self.graph, made)
+            if outputs.marked:
+                results = nest.flatten(made, expand_composites=True)
+                for place, inside, left in outputs.marked:
+                    if place < len(results) and results[place] is not None:
+                        shard_gradients.copy_marks(inside, results[place])
+                        dense_gradients.note_again(left, results[place])
         return made
 
     return _call_flat
 
 
-def _outputs(graph: Any) -> List[_Output]:
+def _noted_outputs(graph: Any) -> _Outputs:
+    """A body's, the same for all threads."""
+    made = _outputs(graph)
+    with _noting:
+        if not hasattr(graph, _OUTPUTS):
+            setattr(graph, _OUTPUTS, made)
+        noted: _Outputs = getattr(graph, _OUTPUTS)
+    return noted
+
+
+def _outputs(graph: Any) -> _Outputs:
     found = []
     for place, each in enumerate(nest.flatten(getattr(graph, "structured_outputs", None), expand_composites=True)):
         inside = _marked(each)
         if inside is not None:
             found.append(_Output(place, inside, shard_gradients.left_of(inside)))
-    return found
+    return _Outputs(found, threading.RLock() if any(
+        each.left is not None for each in found) else contextlib.nullcontext())
 
 
 def _marked(tensor: Any) -> Optional[Any]:

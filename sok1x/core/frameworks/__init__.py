@@ -18,7 +18,9 @@ Gradients:
     branch_gradients        gradients of branches that are not taken
     aggregated_rows         gradients that TensorFlow puts together
     tape_gradients          gradients that tapes make of the whole of a table
-    dense_gradients         those that are applied when rows have left
+    dense_gradients         those of whole tables, and how many rows have left since
+    counted_calls           the same of gradients that functions' calls make
+    kept_steps              steps by these, of all ranks or of none
     run_gradients           gradients that belong to one session.run
 
 Layers, models and values:

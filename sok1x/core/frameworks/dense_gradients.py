@@ -6,16 +6,13 @@ rows had left the table when it was made, and a step by it is refused, by all ra
 """
 import contextlib
 import weakref
-from typing import Any, List, NamedTuple, Tuple
+from typing import Any, List, NamedTuple
 
-import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x import launch
 from sok1x.graph_ops.bridge.tensorflow_versions import ResourceVariable, gen_resource_variable_ops, is_eager_outside
-from sok1x.graph_ops.gradients import provenance, shard_gradients
-from sok1x.graph_ops.operations import kept_gradients, pinned_rows
-from sok1x.graph_ops.operations.kept_gradients import KeptConfig
+from sok1x.graph_ops.gradients import shard_gradients
+from sok1x.graph_ops.operations import pinned_rows
 from sok1x.graph_ops.stores.forgetting import EVICTED, KNOWN
 
 _COUNTED = [EVICTED, KNOWN]  # the first begins again where a table is restored, and the second becomes another then
@@ -31,12 +28,13 @@ class _Left(NamedTuple):
     told: Any
 
 
-def note(gradient: tf.Tensor, variable: Any) -> None:
+def note(gradient: tf.Tensor, variable: Any, counted: Any = ()) -> None:
     """Notes with a dense gradient how many rows have left its table by now, if any do.
 
     Args:
         gradient: [V, D]; an eager tensor, or one of the body of a function that is called from there.
         variable: the table's `EmbeddingVariable`.
+        counted: what `counted_calls.counting` has given while it was made.
 
     Example:
         >>> import tensorflow as tf
@@ -49,7 +47,9 @@ def note(gradient: tf.Tensor, variable: Any) -> None:
     if is_eager_outside() and rows_leave(variable):
         # Lookups that come later in a body wait for what is read of the table, not for the gradient.
         with tf.control_dependencies([] if tf.executing_eagerly() else [gradient]):
-            _note(gradient, weakref.ref(variable), _left(variable))
+            here = None if tf.executing_eagerly() else tf.get_default_graph()
+            first = [left for table, left in counted if table is variable and getattr(left, "graph", None) is here]
+            _note(gradient, weakref.ref(variable), first[0] if first else rows_left(variable))
 
 
 def note_again(noted: Any, gradient: tf.Tensor) -> None:
@@ -94,7 +94,7 @@ def after_lookups(variables: List[Any]) -> Any:
     """
     if tf.executing_eagerly() or not is_eager_outside():
         return contextlib.nullcontext()
-    return tf.control_dependencies([_left(variable) for variable in variables if rows_leave(variable)])
+    return tf.control_dependencies([rows_left(variable) for variable in variables if rows_leave(variable)])
 
 
 def rows_leave(variable: Any) -> bool:
@@ -120,86 +120,28 @@ def rows_leave(variable: Any) -> bool:
     return bool(table.forgetting.strategy) or getattr(variable, "leaves_before_save", None) is not None
 
 
-def check(pairs: List[Any], together: bool) -> Tuple[List[Any], List[Any]]:
-    """Dense gradients of tables as a step may have them.
+def rows_left(variable: Any) -> Any:
+    """How many rows have left a table: eagerly, or in the body of a function that is called from there.
 
     Args:
-        pairs: (gradient, variable), gradients [V, D] as for `note` of tables, and whatever else the step is given.
-        together: whether all ranks take the step together whatever tables it is of, as they exchange for it.
+        variable: the table's `EmbeddingVariable`, of which `rows_leave`.
 
     Returns:
-        The pairs, and what everything in the step must wait for: in a function's body ops that are errors where rows
-        have left, or a table has grown, since its gradient was made.
-
-    Raises:
-        ValueError: that is so.
+        int64 [2], which is another whenever rows have left, or were replaced: an array; in a function's body a tensor.
 
     Example:
         >>> import tensorflow as tf
         >>> import sok1x as sok
         >>> from sok1x.core.frameworks import dense_gradients
         >>> with tf.Graph().as_default():
-        ...     variable, gradient = sok.EmbeddingVariable(rows=8, dim=4), tf.zeros([8, 4])
-        ...     found, first = dense_gradients.check([(gradient, variable)], False)
-        ...     found[0][0] is gradient, first
-        (True, [])
+        ...     variable = sok.DynamicVariable(4, max_capacity=8, init_capacity=8, evict_strategy="lru")
+        ...     str(dense_gradients.rows_left(variable).shape)
+        '(2,)'
     """
-    asked, here = [], []  # type: List[Any], List[Any]
-    for place, (gradient, variable) in enumerate([pair[:2] for pair in pairs]):
-        if gradient is None or isinstance(gradient, tf.IndexedSlices) or not hasattr(variable, "table"):
-            continue
-        noted = shard_gradients.left_of(gradient)
-        if noted is not None or variable.table.grows:
-            # What rows leave, or ranks exchange anyway for the step, is decided by the program, alike on all of them.
-            exchanged = noted is not None or together and (
-                shard_gradients.table_of_gradient(gradient) == variable.table.name)
-            (asked if exchanged and provenance.ranks() > 1 else here).append((place, gradient, variable, noted))
-    waits = [each for each in (_ask(asked, True), _ask(here, False)) if each is not None]
-    made = list(pairs)
-    for place, gradient, _, _ in asked + here if waits else []:
-        with tf.control_dependencies(waits):
-            checked = tf.identity(gradient)
-        shard_gradients.keep_marks(gradient, checked)
-        shard_gradients.note_left(checked, None)  # an optimizer inside of this one need not ask again
-        made[place] = (checked, *pairs[place][1:])
-    return made, waits
-
-
-def _ask(gradients: List[Any], all_ranks: bool) -> Any:
-    """Raises where one of (its place, gradient, variable, what is noted) may not be applied; in a body gives what
-    does so."""
-    if not gradients:
-        return None
-    eagerly = tf.executing_eagerly()
-    names = tuple(variable.table.name for _, _, variable, _ in gradients)
-    config = KeptConfig(" ".join(names), names, tuple(
-        "whose rows leave at max_capacity" if variable.table.forgetting and variable.table.forgetting.strategy
-        else "whose rows leave when it is saved" for _, _, variable, _ in gradients), not eagerly)
-    numbers = [number for _, *each in gradients for number in _numbers(*each)]
-    if eagerly:
-        found = np.array(numbers, np.int64)
-        if all_ranks:
-            found = kept_gradients.check(config, tf.constant(found), True).numpy()
-        world = launch.current()
-        text = kept_gradients.refusal(config, found, 0 if all_ranks or world is None else world.rank)
-        if text is not None:
-            raise ValueError(text)
-        return None
-    return kept_gradients.check(config, tf.stack(numbers), all_ranks)
-
-
-def _numbers(gradient: Any, variable: Any, noted: Any) -> List[Any]:
-    """Of one, as `kept_gradients.check` takes them."""
-    left = 0  # type: Any
-    if noted is not None:
-        differ = tf.reduce_any(tf.not_equal(_left(variable), noted.rows))
-        left = int(differ) if tf.executing_eagerly() else tf.cast(differ, tf.int64)
-    if not variable.table.grows:
-        return [left, 0, 0]
-    rows = gen_resource_variable_ops.variable_shape(variable.handle)[0]
-    if tf.executing_eagerly():
-        return [left, np.shape(gradient)[0], int(rows)]
-    return [left, tf.cast(tf.shape(gradient)[0], tf.int64), tf.cast(rows, tf.int64)]
+    counters = variable.forgetting["counters"]
+    # One op: what is read of the whole variable is its memory, in which a lookup may count on.
+    left = gen_resource_variable_ops.resource_gather(counters.handle, _COUNTED, dtype=tf.int64)
+    return left.numpy() if tf.executing_eagerly() else left
 
 
 def hold(rows: List[tf.Tensor], gradients: List[tf.Tensor]) -> None:
@@ -227,11 +169,3 @@ def _note(gradient: tf.Tensor, table: Any, left: Any) -> None:
             told = ResourceVariable([0] * len(_COUNTED), dtype=tf.int64, trainable=False)
         told.assign(left)
     shard_gradients.note_left(gradient, _Left(table, left, told))
-
-
-def _left(variable: Any) -> Any:
-    """How many rows have left a table, int64 [2]: an array; in a function's body a tensor."""
-    counters = variable.forgetting["counters"]
-    # One op: what is read of the whole variable is its memory, in which a lookup may count on.
-    left = gen_resource_variable_ops.resource_gather(counters.handle, _COUNTED, dtype=tf.int64)
-    return left.numpy() if tf.executing_eagerly() else left

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core.frameworks import dense_gradients, wrapping
+from sok1x.core.frameworks import kept_steps, wrapping
 from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge.tensorflow_versions import (
     KERAS_OPTIMIZERS,
@@ -90,7 +90,7 @@ def _checked(stock: Callable[..., Any]) -> Callable[..., Any]:
                     if not in_plain_graph() and not isinstance(gradient, tf.IndexedSlices):
                         _check_sum(gradient, variable.table)
             if not in_plain_graph():
-                pairs, first = dense_gradients.check(pairs, _exchanges(self, pairs))
+                pairs, first = kept_steps.check(pairs, _exchanges(self, pairs))
         if in_plain_graph():
             pairs = [pair if pair[0] is None or not hasattr(pair[1], "table") else (_check(*pair), *pair[1:])
                      for pair in pairs]

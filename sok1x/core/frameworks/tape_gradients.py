@@ -8,7 +8,7 @@ from typing import Any, Callable
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core.frameworks import dense_gradients, wrapping
+from sok1x.core.frameworks import counted_calls, dense_gradients, wrapping
 from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge.tensorflow_versions import in_plain_graph, nest
 from sok1x.graph_ops.gradients import row_numbers, shard_gradients
@@ -33,11 +33,14 @@ def _noting(stock: Callable[..., Any]) -> Callable[..., Any]:
     def gradient(self: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         outer, rows = _rows_inside.value, []  # type: Any, Any
         variables = nest.flatten(sources)
-        with _rows_inside.entered(rows), dense_gradients.after_lookups(variables):
+        with _rows_inside.entered(rows), counted_calls.counting() as counted, \
+                dense_gradients.after_lookups(variables):
             found = stock(self, target, sources, *args, **kwargs)
         if any(hasattr(variable, "table_variables") for variable in variables):
-            made = [_noted(each, variable) if each is not None and hasattr(variable, "table_variables") else each
-                    for each, variable in zip(nest.flatten(found), variables)]
+            made = [_noted(each, variable, counted) if each is not None and hasattr(variable, "table_variables")
+                    else each for each, variable in zip(nest.flatten(found), variables)]
+            counted_calls.mark_body([variable for each, variable in zip(made, variables) if isinstance(
+                each, tf.IndexedSlices) and hasattr(variable, "table_variables")])
             if rows:
                 dense_gradients.hold(rows, [each for each, variable in zip(made, variables) if isinstance(
                     each, tf.Tensor) and hasattr(variable, "table_variables")])
@@ -51,7 +54,7 @@ def _noting(stock: Callable[..., Any]) -> Callable[..., Any]:
     return gradient
 
 
-def _noted(gradient: Any, variable: Any) -> Any:
+def _noted(gradient: Any, variable: Any, counted: Any) -> Any:
     """The gradient of a table as another tensor, for this one may be that of other variables too."""
     name, slices = variable.table.name, isinstance(gradient, tf.IndexedSlices)
     if slices and (not in_plain_graph() or row_numbers.are_all_of(gradient.indices, name)):
@@ -61,5 +64,5 @@ def _noted(gradient: Any, variable: Any) -> Any:
         values = tf.identity(gradient.values if slices else gradient)
     shard_gradients.add(name, values, rows)
     if not slices:
-        dense_gradients.note(values, variable)
+        dense_gradients.note(values, variable, counted)
     return tf.IndexedSlices(values, rows, gradient.dense_shape) if slices else values
