@@ -15,8 +15,9 @@ class Plan(NamedTuple):
     Attributes:
       state: the table's numbers, before. tiers: those of `cache.GIVEN` and so on, likewise.
       homes: int32 [count], of the batch's keys, as `cache_rows.find_homes` has them.
-      leaving: rows of the cache that are pushed out, int32 [E], or None. whole: int32 [E], where in the host's memory
-        those are that are not lean, -1 for the others; None: no row is lean. written: how many are not.
+      leaving: rows of the cache that others get, int32, ascending, or None. pushed: of these, int32 [E], those that go
+        back to the host's memory; the others leave the table. whole: int32 [E], where in the host's memory those are
+        that are not lean, -1 for the others; None: no row is lean. written: how many are not.
       lean: whether rows come so. table: rows that leave the table, or None.
       keys, rows, places, sources: int64 and int32 [n], to be filled for the keys that come: their rows of the cache, in
         the host's memory, and there where they have been before.
@@ -29,6 +30,7 @@ class Plan(NamedTuple):
     tiers: Any
     homes: Array
     leaving: Optional[Array]
+    pushed: Optional[Array]
     whole: Optional[Array]
     written: int
     lean: bool
@@ -65,37 +67,41 @@ def make(store: Any, keys: Array, count: int, rows: Array, lean: bool) -> Plan:
     absent, new = cache_rows.find_homes(keys.front(count), rows, every, homes)
     refused = store._refuse(keys, count, homes, new) if new else 0
     known, coming, new = absent - new, absent - refused, new - refused
-    going = None if lean else _choose(store, state, numbers, coming)
-    leaves = host_growth.make_room(store, numbers, new, homes)
+    leaves = host_growth.make_room(store, state, numbers, new, homes)
+    going = None if lean else _choose(store, state, numbers, coming, leaves)
     crossing = store.crossing = staged_crossing.make(store, store.columns(), lean)
     if known:
         crossing.ask(homes, known)
     # What comes lean is on its way by now: mostly nothing goes for it.
-    leaving, whole, written = going or _choose(store, state, numbers, coming)
-    out = 0 if leaving is None else leaving.size
+    leaving, pushed, whole, written = going or _choose(store, state, numbers, coming, leaves)
+    out, others = 0 if pushed is None else pushed.size, 0 if leaving is None else leaving.size
     crossing.take_room(out, coming)
-    runs = index_rows.scratch_bytes(store.capacity, store.index.shape[0]) if out else 0
+    runs = index_rows.scratch_bytes(store.capacity, store.index.shape[0]) if others else 0
     plan = Plan(
-        state, numbers, homes, leaving, whole, written, lean, leaves, keys=request.temporary("int64", coming),
+        state, numbers, homes, leaving, pushed, whole, written, lean, leaves, keys=request.temporary("int64", coming),
         rows=request.temporary("int32", coming), places=request.temporary("int32", coming),
         sources=request.temporary("int32", coming), new_keys=request.temporary("int64", new),
         new_homes=request.temporary("int32", new), new_rows=request.temporary("int32", new),
         values=request.temporary("float32", new, table.dim),
-        vacant=host_growth.vacant(store, numbers, leaves, new), out_keys=request.temporary("int64", out),
+        vacant=host_growth.vacant(store, numbers, leaves, new), out_keys=request.temporary("int64", others),
         where=request.temporary("int32", out), runs=request.temporary("uint8", runs),
         picked=[request.temporary("int32", coming) for _ in range(3)])
-    request.reserve(scan.state_bytes(store.capacity) + sum(
+    most = 0 if leaves is None else leaves.marks.size
+    request.reserve(scan.state_bytes(store.capacity) + scan.state_bytes(most) + sum(
         2 * scan.state_bytes(n) + sorted_bytes(n) for n in (out, out, coming)) + (1 << 14))
     return plan
 
 
-def _choose(store: Any, state: State, numbers: Any, coming: int) -> Tuple[Optional[Array], Optional[Array], int]:
-    """(`leaving`, `whole`, `written`) of a `Plan` by which so many keys come."""
-    lacking = coming - state.free - (store.capacity - state.given)
+def _choose(store: Any, state: State, numbers: Any, coming: int, leaves: Optional[LeavingTable]
+            ) -> Tuple[Optional[Array], Optional[Array], Optional[Array], int]:
+    """(`leaving`, `pushed`, `whole`, `written`) of a `Plan` by which so many keys come; leaves: its `table`."""
+    cached = None if leaves is None else leaves.cached
+    lacking = coming - state.free - (store.capacity - state.given) - (0 if cached is None else cached.size)
     if lacking <= 0:
-        return None, None, 0
-    leaving = push_out.of_cache(store, state, lacking, coming)
+        return cached, None, None, 0
+    pushed = push_out.of_cache(store, state, lacking, coming, cached)
+    leaving = pushed if cached is None else push_out.together(store, state.given, pushed, cached)
     if not numbers[cache.LEAN]:
-        return leaving, None, int(leaving.size)
-    whole = store.request.temporary("int32", leaving.size)
-    return leaving, whole, cache_rows.whole_homes_of(leaving, store.own["home"], whole)
+        return leaving, pushed, None, int(pushed.size)
+    whole = store.request.temporary("int32", pushed.size)
+    return leaving, pushed, whole, cache_rows.whole_homes_of(pushed, store.own["home"], whole)

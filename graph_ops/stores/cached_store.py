@@ -193,10 +193,10 @@ class CachedStore(ForgetfulStore):
             left = host_growth.leave(self, plan.table, numbers, state.evicted, ahead, at_least, plan.vacant)
             fill.fill_int64(counters.at(EVICTED), state.evicted + left)
         free = state.free
-        if plan.leaving is not None:
-            cache_rows.homes_of(plan.leaving, own["home"], plan.where)
-            going = Rows(plan.leaving, plan.where)
-            crossing.leave(going, going if plan.whole is None else Rows(plan.leaving, plan.whole), plan.written)
+        if plan.pushed is not None:
+            cache_rows.homes_of(plan.pushed, own["home"], plan.where)
+            going = Rows(plan.pushed, plan.where)
+            crossing.leave(going, going if plan.whole is None else Rows(plan.pushed, plan.whole), plan.written)
         crossing.start()
         if plan.leaving is not None:
             self._take_out(plan)
@@ -228,8 +228,8 @@ class CachedStore(ForgetfulStore):
         numbers[cache.MISSES] += known
         numbers[cache.NEW] += new
         numbers[cache.PUSHED] += plan.written
-        numbers[cache.LEAN] += (known if plan.lean else 0) - (
-            0 if plan.leaving is None else plan.leaving.size - plan.written)
+        numbers[cache.LEAN] += (known if plan.lean else 0) - (0 if plan.table is None else plan.table.lean) - (
+            0 if plan.pushed is None else plan.pushed.size - plan.written)
         numbers[cache.HOST_BYTES] = self.tier.bytes()
         self.own["tiers"].write(numbers)
 

@@ -1,5 +1,5 @@
 """Which rows of a table leave, and how: their keys go, and their numbers are free."""
-from typing import Any, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional, Tuple
 
 from sok1x.cuda_kernels import gather, index_rows, lowest_scores, row_use
 from sok1x.cuda_kernels.arrays import Array
@@ -33,32 +33,52 @@ def choose(store: Any, tick: int, given: int, lacking: int, new: int) -> Leaving
     """The rows that leave where at least `lacking` must. Nothing is changed.
 
     Args:
-      store: a `ForgetfulStore`, locked for writing. tick: of this lookup.
-      given: rows that have been given out, free ones too. new: for the message, keys that need rows.
+      store: a `ForgetfulStore`, locked for writing. given: rows that have been given out, free ones too.
+      tick, lacking, new: as for `lowest`.
 
     Raises:
       CallError: RESOURCE_EXHAUSTED where fewer may leave.
     """
-    table, forgetting, own = store.table, store.table.forgetting, store.own
-    most, scores = MOST, own["used"]
+    return leaving(store, lowest(store, lambda name: store.own[name].front(given), tick, lacking, new))
+
+
+def lowest(store: Any, of_all: Callable[[str], Array], tick: int, lacking: int, new: int) -> Array:
+    """The numbers of the rows that leave where at least `lacking` must, int32, ascending. Nothing is changed.
+
+    Args:
+      store: as for `choose`. of_all: what "used", "frequency" or "stamps" is of all rows that have been given out.
+      tick: of this lookup. new: for the message, keys that need rows.
+
+    Raises:
+      CallError: RESOURCE_EXHAUSTED where fewer may leave.
+    """
+    table, forgetting = store.table, store.table.forgetting
+    used = scores = of_all("used")
+    most = MOST
     if forgetting.strategy == LFU:
-        scores = own["frequency"]
+        scores = of_all("frequency")
     elif forgetting.strategy == TTL:
-        most, scores = int(store.clock.read()) - forgetting.time_to_live, store.stamps
-    candidates = Candidates(scores.front(given), own["used"].front(given), oldest_pinned(store, tick), most)
-    there, lowest, highest = lowest_scores.count(candidates)
+        most, scores = int(store.clock.read()) - forgetting.time_to_live, of_all("stamps")
+    candidates = Candidates(scores, used, oldest_pinned(store, tick), most)
+    found = lowest_scores.count(candidates)
+    there = found[0]
     if there < lacking:
         raise CallError(RESOURCE_EXHAUSTED, _too_few(store, candidates, there, lacking, new))
     # All that are past their time; else a share, so that most steps need not look.
     wanted = there if forgetting.strategy == TTL else min(there, max(lacking, table.most_rows // SHARE))
-    request = store.request
-    made = leaving(store, request.temporary("int32", wanted))
+    return listed(store.request, candidates, found, wanted)
+
+
+def listed(request: Any, candidates: Candidates, found: Tuple[int, int, int], wanted: int) -> Array:
+    """The `wanted` rows with the lowest scores, int32, ascending; found: as `lowest_scores.count` says."""
+    there, least, highest = found
+    rows = request.temporary("int32", wanted)
     below, ties = MOST + 1, 0
     if wanted < there:
         digits = request.temporary("int64", 1 << lowest_scores.BITS)
-        below, ties = lowest_scores.threshold(candidates, lowest, highest, wanted, digits)
-    lowest_scores.list_lowest(candidates, below, ties, made.rows)
-    return made
+        below, ties = lowest_scores.threshold(candidates, least, highest, wanted, digits)
+    lowest_scores.list_lowest(candidates, below, ties, rows)
+    return rows
 
 
 def leaving(store: Any, rows: Any) -> Leaving:

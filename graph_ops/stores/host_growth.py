@@ -11,12 +11,12 @@ from sok1x.graph_ops.stores.push_out import LeavingTable
 _VACANT = "vacant"  # the column that lists free rows, the lowest last
 
 
-def make_room(store: Any, numbers: Any, new: int, homes: Any) -> Optional[LeavingTable]:
+def make_room(store: Any, state: Any, numbers: Any, new: int, homes: Any) -> Optional[LeavingTable]:
     """Has memory for the rows of `new` keys. What changes is how much there is, not what is in it.
 
     Args:
-      store: a `CachedStore`, with its slots reached. numbers: what `tiers` has.
-      homes: int32, rows of the batch's keys, which do not leave; negative ones left out. Or None.
+      store: a `CachedStore`, with its slots reached. state: its numbers. numbers: what `tiers` has.
+      homes: int32, of the batch's keys that are not in the cache, which do not leave; negative ones left out. Or None.
 
     Returns:
       The rows that must leave the table for them, or None.
@@ -38,7 +38,7 @@ def make_room(store: Any, numbers: Any, new: int, homes: Any) -> Optional[Leavin
         _larger_index(store, slots, given)
     if needed == rows:
         return None
-    return push_out.of_table(store, given, needed - rows, new, homes)
+    return push_out.of_table(store, state, numbers, needed - rows, new, homes)
 
 
 def _vacant(store: Any) -> HostColumn:
@@ -78,7 +78,7 @@ def vacant(store: Any, numbers: Any, leaves: Optional[LeavingTable], new: int) -
 
 def leave(store: Any, leaves: LeavingTable, numbers: Any, evicted: int, ahead: int, at_least: int, free: Any) -> int:
     """Has rows leave the table. Returns how many; `free` is filled, and `numbers` changed."""
-    (rows, scratch, keys, values), marks, gone = leaves
+    (rows, scratch, keys, values), marks, gone = leaves[:3]
     columns, n, every = store.columns(), rows.size, store.own["every"]
     given = int(numbers[cache.GIVEN])
     if values is not None:

@@ -1,15 +1,19 @@
 """Which rows leave a cache, and which leave the table for good where it forgets."""
-from typing import Any, NamedTuple, Tuple
+from typing import Any, NamedTuple, Optional
 
-from sok1x.cuda_kernels import cache_rows, index_rows, lowest_scores
-from sok1x.cuda_kernels.lowest_scores import MOST, Candidates
+from sok1x.cuda_kernels import cache_rows, fill, index_rows, lowest_scores
+from sok1x.cuda_kernels.arrays import Array
+from sok1x.cuda_kernels.cache_rows import Moves
+from sok1x.cuda_kernels.lowest_scores import Candidates
 from sok1x.graph_ops.bridge import pins
 from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
+from sok1x.graph_ops.stores import cache, eviction
 from sok1x.graph_ops.stores.eviction import Leaving, oldest_pinned
-from sok1x.graph_ops.stores.forgetting import LFU, SHARE, TTL
+from sok1x.graph_ops.stores.forgetting import LFU, SHARE
+from sok1x.graph_ops.stores.host_column import Rows
 
 
-def of_cache(store: Any, state: Any, lacking: int, coming: int) -> Any:
+def of_cache(store: Any, state: Any, lacking: int, coming: int, besides: Optional[Array]) -> Any:
     """Rows of the cache that go back to the host's memory, int32 [E], ascending; nothing has changed.
 
     At least a sixteenth of the cache goes, if so much may, by the cache's strategy; of equal scores the lowest rows.
@@ -18,93 +22,129 @@ def of_cache(store: Any, state: Any, lacking: int, coming: int) -> Any:
     Args:
       store: a `CachedStore`, locked for writing. state: its numbers.
       lacking: at least so many. coming: for the message, keys that come into the cache.
+      besides: rows of the cache that leave the table, and are none of these; or None.
 
     Raises:
       CallError: RESOURCE_EXHAUSTED where fewer may go.
     """
     own = store.own
-    scores = own["frequency"] if store.table.cache.strategy == LFU else own["used"]
-    candidates = Candidates(scores.front(state.given), own["used"].front(state.given),
-                            oldest_pinned(store, state.tick))
-    there, lowest, highest = lowest_scores.count(candidates)
+    used = own["used"].front(state.given)
+    scores = own["frequency"].front(state.given) if store.table.cache.strategy == LFU else used
+    if besides is not None:
+        used = _copied(store.request, used)
+        cache_rows.mark_homes(besides, -1, used)
+    candidates = Candidates(scores, used, oldest_pinned(store, state.tick))
+    found = lowest_scores.count(candidates)
+    there = found[0]
     if there < lacking:
-        raise CallError(RESOURCE_EXHAUSTED, _too_few(store, state, there, coming))
-    return _lowest(store, candidates, (there, lowest, highest), min(there, max(lacking, store.capacity // SHARE)))
+        in_use = state.given - state.free - (0 if besides is None else besides.size)
+        raise CallError(RESOURCE_EXHAUSTED, _too_few(store, in_use - there, coming))
+    return eviction.listed(store.request, candidates, found, min(there, max(lacking, store.capacity // SHARE)))
 
 
-def _too_few(store: Any, state: Any, there: int, coming: int) -> str:
+def _too_few(store: Any, stay: int, coming: int) -> str:
     pinned = pins.of(store.request, store.place_of_rows)
-    in_use = state.given - state.free
     return ("{}: its cache has {} rows, too few: {} of them belong to this batch or to others of steps in flight ({}), "
             "and {} more keys of the batch must come into it; no row was changed. Use smaller batches or fewer steps "
             "at once, a larger cache (max_hbm_for_vectors, cache_rows), or train on more ranks").format(
-                store.label, store.capacity, in_use - there, 0 if pinned is None else pinned.steps, coming)
+                store.label, store.capacity, stay, 0 if pinned is None else pinned.steps, coming)
 
 
 class LeavingTable(NamedTuple):
-    """Rows in the host's memory that leave the table, and what is known of all.
+    """Rows that leave the table, and what is known of all.
 
     Attributes:
-      leaving: their row numbers there, and memory for their keys and values.
+      leaving: their numbers in the host's memory, and memory for their keys and values.
       marks: int64 [given], -1 where a row is free: on the request's device. gone: int64, for as many as leave.
+      cached: int32, ascending, the rows that they have in the cache; None: they have none there. lean: how many of
+        these are.
     """
 
     leaving: Leaving
     marks: Any
     gone: Any
+    cached: Optional[Array]
+    lean: int
 
 
-def of_table(store: Any, given: int, lacking: int, new: int, homes: Any) -> LeavingTable:
-    """Rows that leave the table: of those that are not in the cache the ones with the lowest scores.
+def of_table(store: Any, state: Any, numbers: Any, lacking: int, new: int, homes: Any) -> LeavingTable:
+    """Rows that leave the table: those that would without a cache. Where they are in it they leave it too.
 
     Args:
-      store: as for `of_cache`. given: rows in the host's memory that have been given out.
+      store, state: as for `of_cache`. numbers: what `tiers` has.
       lacking: at least so many. new: for the message, keys that need rows.
-      homes: int32, rows that stay, negative ones left out.
+      homes: int32, of the batch's keys that are not in the cache, negative ones left out: these stay.
 
     Raises:
       CallError: RESOURCE_EXHAUSTED where fewer may leave.
     """
-    table, forgetting, request, own = store.table, store.table.forgetting, store.request, store.own
-    columns = store.columns()
-    marks = _copied(request, columns["used"][0].on_device(given))
-    scores, most = marks, MOST
-    if forgetting.strategy == LFU:
-        scores = columns["frequency"][0].on_device(given)
-    elif forgetting.strategy == TTL:
-        scores, most = columns["stamps"][0].on_device(given), int(store.clock.read()) - forgetting.time_to_live
-    cache_rows.mark_homes(store.homes_in_use(), MOST, marks)  # those whose keys are in the cache
-    cache_rows.mark_homes(homes, MOST, marks)
-    candidates = Candidates(scores, marks, MOST, most)
-    there, lowest, highest = lowest_scores.count(candidates)
-    if there < lacking:
-        raise CallError(RESOURCE_EXHAUSTED, (
-            "{} is full: it may have {} rows (max_capacity), and the batch has {} new keys. {} rows must leave "
-            "(evict_strategy '{}'), and {} may: none that is in the cache of {} rows does; no row was changed. Raise "
-            "max_capacity, use smaller batches, or train on more ranks").format(
-                store.label, table.most_rows, new, lacking, forgetting.strategy, there, store.capacity))
-    wanted = there if forgetting.strategy == TTL else min(there, max(lacking, table.most_rows // SHARE))
-    rows = _lowest(store, candidates, (there, lowest, highest), wanted)
+    request, own, given = store.request, store.own, int(numbers[cache.GIVEN])
+    where = store.homes_in_use()
+    marks = _of_all(store, "used", given, where)
+    cache_rows.mark_homes(homes, state.tick, marks)  # as the lookup has marked those that are in the cache
+    rows = eviction.lowest(store, lambda name: marks if name == "used" else _of_all(store, name, given, where),
+                           state.tick, lacking, new)
+    cached, lean = _in_cache(store, where, rows, marks), 0
     every = own["every"]
     scratch = request.temporary("uint8", index_rows.scratch_bytes(given, every.shape[0]))
-    return LeavingTable(Leaving(rows, scratch, *store.memory_for_leaving(wanted)), marks,
-                        request.temporary("int64", wanted))
+    leaving = Leaving(rows, scratch, *store.memory_for_leaving(rows.size))
+    if cached is not None and numbers[cache.LEAN]:
+        lean = cached.size - cache_rows.whole_homes_of(cached, own["home"], request.temporary("int32", cached.size))
+    if cached is not None and leaving.values is not None:  # which are read where the others are
+        there = request.temporary("int32", cached.size)
+        cache_rows.homes_of(cached, own["home"], there)
+        store.columns()["rows"][0].write(own["rows"], Rows(cached, there))
+    return LeavingTable(leaving, marks, request.temporary("int64", rows.size), cached, lean)
 
 
-def _copied(request: Any, array: Any) -> Any:
+def _of_all(store: Any, name: str, given: int, where: Array) -> Array:
+    """A column's int64 [given] in the request's temporary memory, of rows in the cache what that has.
+
+    Args:
+      where: int32, of each row of the cache its row in the host's memory, or -1.
+    """
+    column, array = store.columns()[name]
+    found = column.on_device(given)  # on a GPU a copy
+    if store.request.gpu is None:
+        found = _copied(store.request, found)
+    cache_rows.move(Moves(array, found, None, where), over_bus=False)
+    return found
+
+
+def _in_cache(store: Any, where: Array, rows: Array, marks: Array) -> Optional[Array]:
+    """The rows of the cache, int32, ascending, whose keys have `rows` in the host's memory; None where there are none.
+
+    Args:
+      where: as for `_of_all`. marks: int64 [given], scratch memory: numbers from 0 on stay such.
+    """
+    found = store.request.temporary("int64", where.size)
+    fill.fill_int64(found, -1)
+    cache_rows.mark_homes(where, 1, marks)
+    cache_rows.mark_homes(rows, 0, marks)
+    cache_rows.move(Moves(marks, found, where), over_bus=False)
+    return _zeros(store.request, found)
+
+
+def together(store: Any, given: int, *some: Array) -> Array:
+    """Distinct rows of the cache, each int32, ascending, as one; given: rows of it that have been given out."""
+    marks = store.request.temporary("int64", given)
+    fill.fill_int64(marks, -1)
+    for rows in some:
+        cache_rows.mark_homes(rows, 0, marks)
+    found = _zeros(store.request, marks)
+    assert found is not None
+    return found
+
+
+def _zeros(request: Any, marks: Array) -> Optional[Array]:
+    """Where int64 marks are 0, int32, ascending; None where they are nowhere."""
+    candidates = Candidates(marks, marks, 1)
+    found = lowest_scores.count(candidates)
+    return eviction.listed(request, candidates, found, found[0]) if found[0] else None
+
+
+def _copied(request: Any, array: Array) -> Array:
     """A copy of int64 [n] in the request's temporary memory."""
-    made = request.temporary("int64", array.size)
-    cache_rows.move(cache_rows.Moves(array, made), over_bus=False)
+    made: Array = request.temporary("int64", array.size)
+    cache_rows.move(Moves(array, made), over_bus=False)
     return made
-
-
-def _lowest(store: Any, candidates: Candidates, found: Tuple[int, int, int], wanted: int) -> Any:
-    """The `wanted` rows with the lowest scores, int32, ascending; found: as `lowest_scores.count` says."""
-    request, (there, lowest, highest) = store.request, found
-    rows = request.temporary("int32", wanted)
-    below, ties = MOST + 1, 0
-    if wanted < there:
-        digits = request.temporary("int64", 1 << lowest_scores.BITS)
-        below, ties = lowest_scores.threshold(candidates, lowest, highest, wanted, digits)
-    lowest_scores.list_lowest(candidates, below, ties, rows)
-    return rows

@@ -91,7 +91,7 @@ class WholeStore(ForgetfulStore):
         numbers = np.zeros_like(cached.numbers())
         numbers[cache.GIVEN] = self._given
         with cached.slots_reached("every"):
-            host_growth.make_room(cached, numbers, max(0, rows - self._given), None)
+            host_growth.make_room(cached, cached.state(), numbers, max(0, rows - self._given), None)
         self._look()
 
     def begin_again(self) -> None:

@@ -89,7 +89,8 @@ def a_model_follows(seed):
     world, random = launch.current(), np.random.RandomState(seed)
     with tf.Graph().as_default(), tf.Session() as session:
         followed = [Followed(world, cache_strategy="lfu"), Followed(world, max_capacity=70, remember_evicted=5000),
-                    Followed(world, max_capacity=64, evict_strategy="lfu", cache_strategy="lru", remember_evicted=5000)]
+                    Followed(world, max_capacity=64, evict_strategy="lfu", cache_strategy="lru", remember_evicted=5000),
+                    Followed(world, max_capacity=25, cache_strategy="lfu", remember_evicted=5000)]
         session.run(tf.global_variables_initializer())
         for step in range(40):
             for one in followed:
@@ -101,3 +102,4 @@ def a_model_follows(seed):
                 if step % 10 == 9:
                     one.compare(session)
         assert all(shard.evicted for one in followed[1:] for shard in one.shards)
+        assert all(shard.gone_from_cache for one in followed[2:] for shard in one.shards)

@@ -33,7 +33,7 @@ def memory_ends():
             inside[0] = False
 
     with tf.Graph().as_default(), tf.Session() as session:
-        table = sok.DynamicVariable(3, "uniform", name="t", cache_rows=16, max_capacity=64)
+        table = sok.DynamicVariable(3, "uniform", name="t", cache_rows=16, max_capacity=22)
         keys = tf.placeholder(tf.int64, [None])
         rows = sok.all2all_dense_embedding(table, keys)
         gradient, = tf.gradients(tf.reduce_sum(rows * rows), table)
@@ -44,7 +44,7 @@ def memory_ends():
             session.run(step, {keys: range(size * first, size * (first + 10))})
         values = {one.op.name: one.value() for one in tf.global_variables()
                   if not one.op.name.endswith(("/counters", "/used", "/tiers"))}
-        # New keys, for which others leave the cache, and the table.
+        # New keys, for which others leave the cache, and the table, of some the both.
         batch, failed = range(size * 57, size * 70), 0
         for number in range(0, 200, 1 if size == 1 else 5):
             state, exported = session.run(values), session.run(known)

@@ -12,6 +12,7 @@ class Shard:
       rows: {key: row of the cache}. used, frequency: {row: number}. free: rows of the cache, ascending. given: of it.
       homes: {key: row in host memory}. old_used, old_frequency: {such a row: number}. vacant, there: as free and given.
       numbers: hits, misses, new keys, rows pushed out. evicted: keys that have left the table.
+      gone_from_cache: how many of them were in the cache.
     """
 
     def __init__(self, cache, most=None, strategy="lru", cache_strategy=None):
@@ -19,7 +20,7 @@ class Shard:
         self.cache_strategy = cache_strategy or strategy
         self.rows, self.used, self.frequency, self.free, self.given = {}, {}, {}, [], 0
         self.homes, self.old_used, self.old_frequency, self.vacant, self.there = {}, {}, {}, [], 0
-        self.tick, self.numbers, self.evicted = 0, [0, 0, 0, 0], []
+        self.tick, self.numbers, self.evicted, self.gone_from_cache = 0, [0, 0, 0, 0], [], 0
 
     def look_up(self, keys):
         """A training lookup of distinct keys. Returns what `commit` needs; raises TooFew."""
@@ -32,26 +33,35 @@ class Shard:
                 self.numbers[0] += 1
         coming = [key for key in keys if key not in self.rows]
         new = [key for key in coming if key not in self.homes]
-        lacking = len(coming) - len(self.free) - (self.cache - self.given)
-        pushed = []
-        if lacking > 0:
-            score = self.frequency if self.cache_strategy == "lfu" else self.used
-            may = sorted((score[row], row, key) for key, row in self.rows.items() if self.used[row] < self.tick)
-            if len(may) < lacking:
-                raise TooFew
-            pushed = [key for _, _, key in may[:max(lacking, self.cache // 16)]]
         leaving, needed = [], self.there + max(0, len(new) - len(self.vacant))
         if self.most is not None and needed > self.most:
-            score = self.old_frequency if self.strategy == "lfu" else self.old_used
-            may = sorted((score[home], home, key) for key, home in self.homes.items()
-                         if key not in self.rows and key not in keys)
+            here, there = ((self.frequency, self.old_frequency) if self.strategy == "lfu" else
+                           (self.used, self.old_used))
+            may = sorted((here[self.rows[key]] if key in self.rows else there[home], home, key)
+                         for key, home in self.homes.items() if key not in keys)
             if len(may) < needed - self.most:
                 raise TooFew
             leaving = [key for _, _, key in may[:max(needed - self.most, self.most // 16)]]
+        gone = [key for key in leaving if key in self.rows]
+        lacking = len(coming) - len(self.free) - (self.cache - self.given) - len(gone)
+        pushed = []
+        if lacking > 0:
+            score = self.frequency if self.cache_strategy == "lfu" else self.used
+            may = sorted((score[row], row, key) for key, row in self.rows.items()
+                         if self.used[row] < self.tick and key not in gone)
+            if len(may) < lacking:
+                raise TooFew
+            pushed = [key for _, _, key in may[:max(lacking, self.cache // 16)]]
         return coming, new, pushed, leaving
 
     def commit(self, coming, new, pushed, leaving):
         self.evicted += sorted(leaving, key=self.homes.get)
+        for key in leaving:
+            if key in self.rows:
+                row = self.rows.pop(key)
+                self.free.append(row)
+                self.gone_from_cache += 1
+                del self.used[row], self.frequency[row]
         self.vacant = sorted(self.vacant + [self.homes.pop(key) for key in leaving])
         for key in pushed:
             row, home = self.rows.pop(key), self.homes[key]

@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from hybrid_table import Small
+from hybrid_table import Both
 from stock_lazy_adam import LazyAdamOptimizer
 
 import sok1x as sok
@@ -12,35 +12,6 @@ from sok1x.graph_ops.stores import cache, host_tier, lean_rows
 @pytest.fixture(autouse=True)
 def joined():
     sok.init()
-
-
-class Both:
-    """A table with a small cache, and the same one all in the variables: what is done with both is the same."""
-
-    def __init__(self, make, **options):
-        self.sides = [Small(0, make(), **dict(options, **kind)) for kind in (
-            dict(cache_rows=24), dict(cache_rows=None, var_type="hbm"))]
-        for side in self.sides:
-            with side.graph.as_default():
-                side.weights = tf.placeholder(tf.float32, [None, 2])
-                gradient, = tf.gradients(tf.reduce_sum(side.rows * side.weights), side.table)
-                side.weighted = side.optimizer.apply_gradients([(gradient, side.table)])
-                side.values = tf.placeholder(tf.float32, [None, 2])
-                side.assigned = sok.assign(side.table, side.keys, side.values)
-                side.session.run(tf.global_variables_initializer())
-
-    def run(self, what, **feeds):
-        made = [side.session.run(getattr(side, what), {getattr(side, name): value for name, value in feeds.items()})
-                for side in self.sides]
-        if made[0] is not None:
-            np.testing.assert_array_equal(*made)
-
-    def compare(self):
-        one, other = [side.export() for side in self.sides]
-        assert one == other
-
-    def number(self, place):
-        return self.sides[0].number(place)
 
 
 def follow(both, seed, steps=45):
