@@ -28,7 +28,8 @@ class CacheOptions(NamedTuple):
         cache_rows: the rows of the cache, in place of `max_hbm_for_vectors`; on a host too. With at least as many as
             `max_capacity` there is no cache.
         cache_strategy: which rows go back: 'lru', those that no training lookup has asked for the longest; 'lfu', those
-            that the fewest have asked for. None: 'lfu' with evict_strategy='lfu', else 'lru'.
+            that the fewest have asked for. None: 'lfu' with evict_strategy='lfu', else 'lru'. Which rows leave the
+            table at `max_capacity` says evict_strategy alone, of those in the cache too.
         max_pinned_memory: GB of host memory that may be pinned for this table on this rank; what is not pinned a GPU
             reaches through copies only, which is slower. None: as much as can be.
 
