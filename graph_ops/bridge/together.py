@@ -161,17 +161,19 @@ class Group:
             taken.prepared = None
 
     def _has_room(self, taken, world):
-        """Whether a member's table, whose rows do not suffice for it, has got more: then it has come again."""
+        """Whether a member's table, whose rows do not suffice for it, has got more: then it has come again; or fails to
+        get them: then it has been answered."""
         if not taken.request.needs_rows or taken.request.grown:
             return False
         try:
             with _device([taken], world):
-                if not self.operation.group.give_room(taken, world):
-                    return False
-        except BaseException:  # the operation's own run meets it too, where it can be told
-            return False
-        taken.request.come_again()
-        return True
+                has_room = self.operation.group.give_room(taken, world)
+        except BaseException as error:
+            self.fail([taken], error, world)
+            return True
+        if has_room:
+            taken.request.come_again()
+        return has_room
 
     def run_left(self, world):
         """Runs members that a group in C++ has left, one by one: each is prepared once more, by itself."""
