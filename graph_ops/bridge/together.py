@@ -135,7 +135,9 @@ class Group:
             for taken in left:
                 taken.request.come(timeline.AGREED)
         if world is not None and world.size == 1 and any([taken.request.needs_rows for taken in left]):
-            left = self.members = [taken for taken in left if not self._has_room(taken, world)]
+            names = [taken.config.table.name for taken in left]  # of lookups of one table the first stays the first
+            left = self.members = [taken for taken, name in zip(left, names)
+                                   if names.count(name) > 1 or not self._has_room(taken, world)]
         if left and self.together(world) and not all([taken.request.needs_rows for taken in left]):
             if world.size == 1 or not self.operation.communicates:
                 left.sort(key=_kernel)  # in one order each time, as for all ranks those that communicate are

@@ -55,9 +55,12 @@ class HashedStore(Store):
         return Found(rows, rows, 0)
 
     def give_room(self, needed: int) -> bool:
-        """Sees to it that a table which grows has `needed` rows, where it may. Returns whether it has them."""
+        """Sees to it that a table which grows has `needed` rows, where it may. Returns whether it has them.
+
+        Not of tables whose rows begin by their numbers: then it matters who comes first of those that insert keys.
+        """
         repair.raise_noted(self)
-        if not self.table.grows or needed > self.table.most_rows:
+        if not self.table.grows or self.table.by_row or needed > self.table.most_rows:
             return False
         if needed > self.capacity:
             growth.grow(self, needed)

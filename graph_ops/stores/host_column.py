@@ -135,7 +135,7 @@ class HostColumn:
             cache_rows.move(Moves(array, here, rows.cached, rows.home))
             return
         piece = self._piece(scratch, rows)
-        cache_rows.move(Moves(array, piece, rows.cached))
+        cache_rows.move(Moves(array if rows.cached is not None else array.some(0, rows.size), piece, rows.cached))
         values, home = piece.read(), _numbers(rows.home, rows)
         with backend.use(None):
             cache_rows.move(Moves(of_numpy(values), here, None, of_numpy(home)))

@@ -10,6 +10,7 @@ import sok1x as sok
 from sok1x.checkpoint.errors import CheckpointError, LockedError
 from sok1x.checkpoint.files import folder_lock, folders, manifest, publishing
 from sok1x.checkpoint.session.ranks import Ranks
+from sok1x.checkpoint.session.saving import Saving
 
 BY_THREADS = """
 import os, sys, threading
@@ -211,3 +212,18 @@ def test_a_save_whose_folder_another_job_takes_meanwhile_leaves_no_token(tmp_pat
             taken.release()
             manager.save(session, 1)
         assert folders.at_work == at_work and os.listdir(str(tmp_path)) == [".sok1x.lock"]
+
+
+def test_who_interrupts_the_end_of_a_savers_save_does_not_keep_the_folder(tmp_path, monkeypatch):
+    sok.init()
+    with tf.Graph().as_default(), tf.Session() as session:
+        table = sok.DynamicVariable(2, initializer="1", name="t", cache_rows=4)  # of which a Saver's is ours
+        session.run(tf.global_variables_initializer())
+        session.run(sok.all2all_dense_embedding(table, tf.constant([1, 2], tf.int64)))
+        saver = tf.train.Saver()
+        with monkeypatch.context() as patched:
+            patched.setattr(Saving, "_end_removal", lambda self: [][1])
+            with pytest.raises(IndexError):
+                saver.save(session, str(tmp_path / "m"))
+        assert not folder_lock.is_held(str(tmp_path))
+        assert saver.save(session, str(tmp_path / "m")) == str(tmp_path / "m")

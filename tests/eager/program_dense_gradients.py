@@ -273,6 +273,27 @@ def check_growth():
         assert not moved(table, {})
 
 
+def check_in_a_branch():
+    """Keras' optimizers want all gradients of a step from one graph."""
+    for optimizer in optimizers()[:-1]:
+        table, dense = sok.DynamicVariable(DIM, initializer="1", init_capacity=8), tf.Variable(tf.ones([DIM, 1]))
+
+        @tf.function
+        def step(keys, number, optimizer=optimizer, table=table, dense=dense):
+            with tf.GradientTape() as tape:
+                loss = 0.0
+                for key in keys:
+                    loss += tf.reduce_sum(tf.matmul(sok.all2all_dense_embedding(table, key[None]), dense))
+            gradients = tape.gradient(loss, [table, dense])
+            if number % 2 == 0:
+                optimizer.apply_gradients(zip(gradients, [table, dense]))
+            return loss
+
+        first, second = (float(step(tf.constant([0, 1], tf.int64), tf.constant(number))) for number in (1, 0))
+        assert first == second == 2.0 * DIM, (first, second)
+        assert float(step(tf.constant([0, 1], tf.int64), tf.constant(1))) < first
+
+
 def main():
     tf.get_logger().setLevel("ERROR")  # a scale of 1 needs no scaled loss
     sok.init()
@@ -290,6 +311,8 @@ def main():
     check_captured_and_restored(sys.argv[1])
     check_what_is_counted()
     check_growth()
+    if world.size == 1:
+        check_in_a_branch()
     print("rank", world.rank, "ok")
 
 

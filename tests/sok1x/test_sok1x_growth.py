@@ -156,6 +156,25 @@ def test_however_a_table_has_got_room_its_lookup_finds_the_same(monkeypatch):
                 assert rows.tobytes() == others.tobytes(), ways
 
 
+@pytest.mark.parametrize("initializer", ["0.5", np.arange(300, dtype=np.float32).reshape(100, 3)])
+def test_of_two_lookups_of_a_table_the_first_comes_first_also_where_it_grows(initializer):
+    sok.init()
+    found = []
+    for capacity in (8 * ROWS, ROWS):
+        with tf.Graph().as_default(), tf.device("/cpu:0"), tf.Session() as session:
+            table = sok.DynamicVariable(3, initializer=initializer, init_capacity=capacity)
+            keys = [tf.placeholder(tf.int64, [None]) for _ in range(2)]
+            rows = [sok.all2all_dense_embedding(table, each) for each in keys]
+            session.run(tf.global_variables_initializer())
+            for first in range(0, 7 * ROWS, ROWS):
+                batch = range(first, first + ROWS)
+                found.append(session.run(rows, {keys[0]: batch[:9], keys[1]: batch[9:]}))
+            found.append(session.run(sok.export(table)))
+    for fixed, grown in zip(found, found[len(found) // 2:]):
+        for one, other in zip(fixed, grown):
+            np.testing.assert_array_equal(one, other)
+
+
 def test_of_tables_that_need_room_at_once_the_one_that_may_have_none_fails_alone(monkeypatch):
     sok.init()
 

@@ -10,11 +10,29 @@ import sok1x as sok
 from sok1x.checkpoint.errors import CheckpointError, MismatchError
 from sok1x.checkpoint.savers.table_saver import _PlainSaver
 from sok1x.graph_ops.bridge.tensorflow_versions import V2
+from sok1x.graph_ops.stores.host_column import HostColumn
 
 
 @pytest.fixture(autouse=True)
 def joined():
     sok.init()
+
+
+def test_what_is_not_pinned_is_saved_whole_before_the_cache_is_full(tmp_path, monkeypatch):
+    monkeypatch.setattr(HostColumn, "reachable", property(lambda self: not self.rows))  # as a GPU has it
+    small = Small(1, cache_rows=8)
+    assert small.export() == {0: [0.0, 0.0]}
+    for key in range(20):
+        small.train(key)
+    expected = small.export()
+    with small.graph.as_default():
+        saver = tf.train.Saver()
+        for number in range(2):  # after a restore nothing is in the cache
+            path = saver.save(small.session, str(tmp_path / "saved"), number)
+            saver.restore(small.session, path)
+            assert small.export() == expected and len(expected) == 20
+        small.train(3)
+        assert small.export() != expected
 
 
 def test_tensorflows_saver_has_all_rows_on_one_rank(tmp_path):

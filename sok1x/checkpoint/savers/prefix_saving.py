@@ -51,8 +51,10 @@ class PrefixSaving(Saving):
         try:
             self.save(session, step)
         finally:
-            self._directory, self._prefix, self._options, self._record, self._all_of_it = before
-            self.close()
+            try:
+                self.close()
+            finally:
+                self._directory, self._prefix, self._options, self._record, self._all_of_it = before
 
     def _open(self) -> None:
         if self._ranks.rank == 0:

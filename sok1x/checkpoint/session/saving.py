@@ -101,8 +101,10 @@ class Saving:
 
     def close(self) -> None:
         """Lets other jobs save to the folder."""
-        self._end_removal()
-        self._lock = None
+        try:
+            self._end_removal()  # an interruption may end the wait, not keep the folder
+        finally:
+            self._lock = None
 
     def _open(self) -> None:
         """Rank 0: takes the folder, unless it has it."""

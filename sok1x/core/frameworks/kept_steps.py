@@ -50,6 +50,8 @@ def check(pairs: List[Any], together: bool) -> Tuple[List[Any], List[Any]]:
     waits = [each for each in (_ask(asked, True), _ask(here, False)) if each is not None]
     made = list(pairs)
     for place, gradient, _, _ in asked + here if waits else []:
+        if gradient.graph is not tf.get_default_graph():  # in a branch: Keras wants all of a step in one graph
+            continue
         with tf.control_dependencies(waits):
             checked = tf.identity(gradient)
         shard_gradients.keep_marks(gradient, checked)
