@@ -3,6 +3,7 @@
     [mpiexec -np N] python program_dense_gradients.py FOLDER
 """
 import sys
+import threading
 
 import numpy as np
 import tensorflow as tf
@@ -273,6 +274,22 @@ def check_growth():
         assert not moved(table, {})
 
 
+def check_names():
+    """Two threads that make the process's first tables have names of their own for them."""
+    made, begin = [], threading.Barrier(2)
+
+    def make():
+        begin.wait()
+        made.append(sok.DynamicVariable(DIM, initializer="1", init_capacity=4))
+
+    threads = [threading.Thread(target=make) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({table.table.name for table in made}) == 2, [table.table.name for table in made]
+
+
 def check_in_a_branch():
     """Keras' optimizers want all gradients of a step from one graph."""
     for optimizer in optimizers()[:-1]:
@@ -298,6 +315,8 @@ def main():
     tf.get_logger().setLevel("ERROR")  # a scale of 1 needs no scaled loss
     sok.init()
     world = launch.current()
+    if world.size == 1:
+        check_names()
     for loss, in_function in ((in_turns, True), (repeated, False), (repeated, True)):
         check_kept(world, loss, in_function)
     check_within_a_function(world)

@@ -6,6 +6,7 @@ a function that nobody calls as a whole: the handles of the table's variables ar
 runs the parts. It goes with its table. One more, `graph()`, is no table's: it is what all tables name as theirs.
 """
 import contextlib
+import threading
 import weakref
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
@@ -21,6 +22,7 @@ _PARTS = "_sok1x_parts"  # that of the graph which has {what was asked for: (a f
 _NAME = "_sok1x_name"  # that of a variable which has its name
 _SCOPED = "_sok1x_scoped_name"  # of such a slot: its name with the optimizer's in it
 _BEGINS = "_sok1x_begins"  # that of a slot which has what it begins with
+_naming = threading.RLock()  # of threads that make their tables at once
 _body: Any = None
 _session: Optional["EagerSession"] = None
 _known: Dict[str, List[Any]] = {}  # collection -> references to variables
@@ -75,9 +77,10 @@ def shape(*dimensions: Optional[int]) -> Dict[str, Any]:
 def graph() -> Any:
     """The graph that eager tables name as theirs."""
     global _body
-    if _body is None:
-        _body = _made()
-    return _body.graph
+    with _naming:
+        if _body is None:
+            _body = _made()
+        return _body.graph
 
 
 def session() -> "EagerSession":
@@ -170,7 +173,8 @@ def add(variable: Any, *collections: str) -> None:
 
 def unique_name(name: str) -> str:
     """A name that no eager variable has had yet."""
-    return str(graph().unique_name(name))
+    with _naming:
+        return str(graph().unique_name(name))
 
 
 def named(variable: Any, name: str, scoped: Optional[str] = None) -> None:
