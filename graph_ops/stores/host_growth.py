@@ -78,15 +78,15 @@ def vacant(store: Any, numbers: Any, leaves: Optional[LeavingTable], new: int) -
 
 def leave(store: Any, leaves: LeavingTable, numbers: Any, evicted: int, ahead: int, at_least: int, free: Any) -> int:
     """Has rows leave the table. Returns how many; `free` is filled, and `numbers` changed."""
-    (rows, scratch, keys, values), marks, gone = leaves[:3]
+    (rows, scratch, keys, values), marks, gone, crosses = leaves[:4]
     columns, n, every = store.columns(), rows.size, store.own["every"]
     given = int(numbers[cache.GIVEN])
     if values is not None:
-        columns["rows"][0].read(values, Rows(None, rows))
+        columns["rows"][0].read(values, Rows(None, rows), crosses)
     index_rows.take_out(every, rows, given, scratch, keys)
     cache_rows.mark_homes(rows, -1, marks)
     fill.fill_int64(gone, -1)
-    columns["used"][0].write(gone, Rows(None, rows))
+    columns["used"][0].write(gone, Rows(None, rows), crosses)
     numbers[cache.FREE] += n
     row_use.list_free(marks, free)
     _vacant(store).numpy(free.size)[...] = free.read()

@@ -56,6 +56,7 @@ class LeavingTable(NamedTuple):
     Attributes:
       leaving: their numbers in the host's memory, and memory for their keys and values.
       marks: int64 [given], -1 where a row is free: on the request's device. gone: int64, for as many as leave.
+      crosses: memory through which what is told of them goes where the host's is not pinned; else None.
       cached: int32, ascending, the rows that they have in the cache; None: they have none there. lean: how many of
         these are.
     """
@@ -63,6 +64,7 @@ class LeavingTable(NamedTuple):
     leaving: Leaving
     marks: Any
     gone: Any
+    crosses: Optional[Array]
     cached: Optional[Array]
     lean: int
 
@@ -94,7 +96,10 @@ def of_table(store: Any, state: Any, numbers: Any, lacking: int, new: int, homes
         there = request.temporary("int32", cached.size)
         cache_rows.homes_of(cached, own["home"], there)
         store.columns()["rows"][0].write(own["rows"], Rows(cached, there))
-    return LeavingTable(leaving, marks, request.temporary("int64", rows.size), cached, lean)
+    told = [store.columns()[name][0] for name in ("used", *(["rows"] if leaving.values is not None else []))]
+    crosses = None if all(column.reachable for column in told) else request.temporary(
+        "uint8", rows.size * (max(column.row_bytes for column in told) + 4))
+    return LeavingTable(leaving, marks, request.temporary("int64", rows.size), crosses, cached, lean)
 
 
 def _of_all(store: Any, name: str, given: int, where: Array) -> Array:

@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 from forgetful_model import Model
-from hybrid_table import Both
+from hybrid_table import Both, Small
 
 import sok1x as sok
-from sok1x.graph_ops.stores import cache, host_tier, lean_rows, staged_crossing
+from sok1x.graph_ops.bridge.bridge import Request
+from sok1x.graph_ops.stores import cache, host_growth, host_tier, lean_rows, staged_crossing
 
 
 @pytest.fixture(autouse=True)
@@ -108,3 +109,21 @@ def test_rows_in_the_hands_of_a_step_in_flight_stay(graph):
     step.join()
     model.look_up([30, 31])
     assert model.read([1, 2, 9, 26]) == [0, 20, 0, 0]
+
+
+def test_no_memory_is_asked_for_once_keys_have_left(monkeypatch):
+    """For want of it rows would be neither theirs nor free."""
+    asked, leave, memory = [], host_growth.leave, Request.temporary
+
+    def leaves(*given):
+        with monkeypatch.context() as patched:
+            patched.setattr(Request, "temporary", lambda *how: asked.append(how[1:]) or memory(*how))
+            return leave(*given)
+
+    monkeypatch.setattr(host_tier.HostColumn, "reachable", property(lambda self: not self.rows))
+    monkeypatch.setattr(host_growth, "leave", leaves)
+    small = Small(20, cache_rows=4, max_capacity=12)
+    with small.graph.as_default():
+        read = sok.sparse_read_and_evict(small.table, small.keys)
+    assert small.session.run(read, {small.keys: [30, 31]})[1].size and small.number(cache.FREE) == 0
+    assert len(small.export()) == 12 and not asked, asked
