@@ -85,7 +85,7 @@ def shared_embedding_columns(categorical_columns: Iterable[Any], dimension: int,
     Unlike TensorFlow's, they go into `tf.keras.layers.DenseFeatures` too. In a graph the table belongs to the name of
     the collection: whatever resolves one of the columns shares it. Keras' layers give the variable that name, as of
     `tf.compat.v2.feature_column.shared_embeddings`; all others `SCOPE/NAME/embedding_weights`. Where TensorFlow refuses
-    it, or another variable has it, the table has that of the column that comes first.
+    it in such a layer, or another variable has it, the table has that of the column that comes first.
 
     Args:
         categorical_columns: of one kind and number of buckets, or all of `categorical_column_with_embedding` with equal

@@ -1,9 +1,10 @@
 """SOK's Saver: tables to files and back, as ops of the graph."""
+import dataclasses
 from typing import Any, List, Union
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.checkpoint.files import urls
+from sok1x.checkpoint.files import former_names, urls
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.stores import stamps
 from sok1x.graph_ops.stores.table import Table
@@ -142,7 +143,10 @@ class Saver:
             [[[[3.0, 4.0]], [[1.0, 2.0]]]]
         """
         variables = _variables("restore_from_file", embedding_variable)
-        restored = sok_restore.restore(variables, _folder("restore_from_file", filepath))
+        files_of = variables
+        if former_names.is_anothers(variables.table.saved_name, embedding_variable):  # so are its files
+            files_of = dataclasses.replace(variables, table=variables.table._replace(former_name=""))
+        restored = sok_restore.restore(files_of, _folder("restore_from_file", filepath))
         return _ok(_marked(variables, restored), "restore_from_file")
 
     def load_embedding_values(self, embedding_variable: EmbeddingVariable,

@@ -106,11 +106,13 @@ def test_what_a_former_name_is():
     tables = [Given("ads/EmbeddingVariable", "EmbeddingVariable"), Given("EmbeddingVariable_1", "EmbeddingVariable_1"),
               Given("ads/EmbeddingVariable_1", "EmbeddingVariable_2"),
               Given("ab", "tower/a_shared_embedding"), Given("cd", "tower/c_shared_embedding"),
-              Given("tower/c_shared_embedding", "tower/c_shared_embedding")]
+              Given("tower/c_shared_embedding", "tower/c_shared_embedding"),
+              Given("ads", "tower/ads_shared_embedding"), Given("ab/EmbeddingVariable", "ab/EmbeddingVariable")]
     for name, then in (("ads/EmbeddingVariable", "EmbeddingVariable"),
                        ("slot:ads/EmbeddingVariable/Adam", "slot:EmbeddingVariable/Adam"),
                        ("training/Adam/ads/EmbeddingVariable_1/m", "training/Adam/EmbeddingVariable_2/m"),
-                       ("EmbeddingVariable_1/steps", "EmbeddingVariable_1/steps"), ("ads/kernel", "ads/kernel"),
+                       ("EmbeddingVariable_1/steps", "EmbeddingVariable_1/steps"),
+                       ("ads/steps", "tower/ads_shared_embedding/steps"), ("ab/EmbeddingVariable/steps",) * 2,
                        ("slot:lab/ab/m", "slot:lab/tower/a_shared_embedding/m"), ("lab/m", "lab/m"), ("cd/m", "cd/m"),
                        ("loads/EmbeddingVariable", "loads/EmbeddingVariable"), ("rows", "rows")):
         assert former_names.former(name, tables) == then

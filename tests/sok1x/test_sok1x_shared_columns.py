@@ -154,6 +154,9 @@ def test_a_table_that_is_called_what_a_shared_one_was_begins_for_itself_and_has_
             session.run(saver.restore_from_file(table, str(tmp_path)))
         np.testing.assert_array_equal(session.run(layers), found)
         assert len([name for _, _, files in os.walk(str(tmp_path)) for name in files]) == 4
+        session.run(saver.dump_to_file(tables[1], str(tmp_path / "alone")))
+        with pytest.raises(tf.errors.NotFoundError, match="'goods' on rank 0: .*goods_keys.file"):
+            session.run(saver.restore_from_file(tables[0], str(tmp_path / "alone")))
 
 
 @pytest.mark.parametrize("ranks", [0, 2])

@@ -28,19 +28,21 @@ def former(name: str, tables: Iterable[Any]) -> str:
     The same of a part of a table, 'slot:' and a name.
     """
     whole = name + "/"
-    for table in tables:
+    # Of tables whose names begin alike, as 'ads' and 'ads/EmbeddingVariable', it belongs to the longest.
+    for table in sorted(tables, key=lambda each: -len(each.table.name)):
         now, then = table.table.name, table.table.saved_name
         at = whole.find(now + "/")
         while at > 0 and whole[at - 1] not in "/:":
             at = whole.find(now + "/", at + 1)
-        if now != then and at >= 0 and not _is_anothers(then, table):
-            return (whole[:at] + then + whole[at + len(now):])[:-1]
+        if at >= 0:
+            of_another = now == then or is_anothers(then, table)
+            return name if of_another else (whole[:at] + then + whole[at + len(now):])[:-1]
     return name
 
 
-def _is_anothers(then: str, variable: Any) -> bool:
+def is_anothers(then: str, variable: Any) -> bool:
     """Whether another table is called so now, as one that feature columns do not share may be: what is so is its."""
-    return any(hasattr(one, "table") and one.table.name == then for one in eager.collected(
+    return any(hasattr(one, "table") and one is not variable and one.table.name == then for one in eager.collected(
         variable.graph, GraphKeys.GLOBAL_EMBEDDING_VARIABLES))
 
 
