@@ -208,6 +208,8 @@ class StampedVariable(ShardVariable):
 @tf.RegisterGradient("Sok1xRead")
 def _read_gradient(op: tf.Operation, gradient: tf.Tensor) -> tf.Tensor:
     """Of the whole value: every row changes."""
+    if op is None:  # what a SavedModel keeps of it, which is of no op
+        return tf.identity(gradient)
     with tf.control_dependencies(_marks(op)):
         values = _noted(op, tf.identity(gradient))
     for variable in _captured(op):
