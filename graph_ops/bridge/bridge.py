@@ -76,7 +76,7 @@ class Request:
     _arena = _inputs = _host_inputs = None
 
     def __init__(self, library, row):
-        self.library = library
+        self.library, self._row = library, row
         (self.handle, self._function_at, self._config_at, self._name_at, self._inputs_at, self.id, self.kernel,
          self.step, self.session, self.signature, self.frame, self.iteration, self.stream, self.needs_rows,
          self.input_count, self.host_input_count, self.resource_count, self.device_output_count, self.grown) = row
@@ -265,12 +265,8 @@ class Request:
 
     def come_again(self):
         """Puts the op's run into the queue once more, as another request: its table has got the rows that it lacked."""
-        info = RequestInfo(
-            self.handle, self._function_at, self._config_at, self._name_at, self._inputs_at, self.id, self.kernel,
-            self.step, self.session, self.signature, self.frame, self.iteration, self.stream, self.needs_rows,
-            self.input_count, self.host_input_count, self.resource_count, self.device_output_count, self.grown)
         self.ended()
-        self.library.push_again(ctypes.byref(info))
+        self.library.push_again(ctypes.byref(RequestInfo(*self._row)))
 
     def ended(self):
         """Notes that the op has ended, by `finish` or with its group, or is no more this request's."""

@@ -3,71 +3,32 @@
     [mpiexec -np N] python program_dense_gradients.py FOLDER
 """
 import sys
-import threading
 
 import numpy as np
 import tensorflow as tf
 from refusals import refused
 
 tf.compat.v1.enable_v2_behavior()
+from dense_losses import (  # noqa: E402
+    DIM,
+    EACH,
+    KERAS,
+    STEP,
+    apply,
+    exported,
+    forgetting,
+    gradient_of,
+    in_turns,
+    keys_from,
+    moved,
+    optimizers,
+    repeated,
+)
+
 import sok1x as sok  # noqa: E402
 from sok1x import launch  # noqa: E402
 
-DIM, STEP, EACH = 3, 0.25, 2  # EACH: keys of each rank in a batch
-KERAS = tf.keras.optimizers
 LEFT = "whose rows leave at max_capacity: got a dense gradient, and rows have left since it was made"
-
-
-def forgetting(strategy="lru", rows=8):
-    return sok.DynamicVariable(DIM, initializer="1", init_capacity=rows, max_capacity=rows, evict_strategy=strategy)
-
-
-def keys_from(first, batches=1):
-    return tf.range(first, first + batches * EACH * launch.current().size, dtype=tf.int64)
-
-
-def exported(table):
-    return dict(zip(*[part.numpy().tolist() for part in sok.export(table)]))
-
-
-def in_turns(table, keys):
-    """The sum of the keys' rows, looked up in a loop."""
-    total = 0.0
-    for part in tf.reshape(keys, [-1, EACH]):
-        total += tf.reduce_sum(sok.all2all_dense_embedding(table, part))
-    return total
-
-
-def repeated(table, keys):
-    """Likewise, looked up once more for the gradient."""
-    return tf.reduce_sum(tf.recompute_grad(lambda given: 1.0 * sok.all2all_dense_embedding(table, given))(keys))
-
-
-def gradient_of(table, loss, keys):
-    with tf.GradientTape() as tape:
-        made = loss(table, keys) / launch.current().size
-    found = tape.gradient(made, table)
-    assert isinstance(found, tf.Tensor), found
-    return found
-
-
-def moved(table, before):
-    return {key for key, row in exported(table).items() if row != before.get(key, [1.0] * DIM)}
-
-
-def scaled(optimizer):
-    return tf.keras.mixed_precision.LossScaleOptimizer(optimizer, dynamic=False, initial_scale=1)
-
-
-def optimizers():
-    return [KERAS.legacy.SGD(STEP), KERAS.SGD(STEP), tf.compat.v1.train.GradientDescentOptimizer(STEP),
-            scaled(KERAS.legacy.SGD(STEP)), sok.DistributedOptimizer(KERAS.legacy.SGD(STEP), average=False)]
-
-
-def apply(optimizer, gradient, table):
-    if isinstance(optimizer, tf.keras.mixed_precision.LossScaleOptimizer):
-        gradient, = optimizer.get_unscaled_gradients([gradient])
-    optimizer.apply_gradients([(gradient, table)])
 
 
 def check_kept(world, loss, in_function):
@@ -274,22 +235,6 @@ def check_growth():
         assert not moved(table, {})
 
 
-def check_names():
-    """Two threads that make the process's first tables have names of their own for them."""
-    made, begin = [], threading.Barrier(2)
-
-    def make():
-        begin.wait()
-        made.append(sok.DynamicVariable(DIM, initializer="1", init_capacity=4))
-
-    threads = [threading.Thread(target=make) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len({table.table.name for table in made}) == 2, [table.table.name for table in made]
-
-
 def check_in_a_branch():
     """Keras' optimizers want all gradients of a step from one graph."""
     for optimizer in optimizers()[:-1]:
@@ -315,8 +260,6 @@ def main():
     tf.get_logger().setLevel("ERROR")  # a scale of 1 needs no scaled loss
     sok.init()
     world = launch.current()
-    if world.size == 1:
-        check_names()
     for loss, in_function in ((in_turns, True), (repeated, False), (repeated, True)):
         check_kept(world, loss, in_function)
     check_within_a_function(world)

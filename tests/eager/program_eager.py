@@ -4,6 +4,7 @@ Every rank has a part of each batch; TensorFlow's model sees all of it, on each 
 summed over the ranks: so both are equal, whatever the number of ranks.
 """
 import sys
+import threading
 
 import numpy as np
 import tensorflow as tf
@@ -154,9 +155,27 @@ def check_strategies():
     assert float(strategy.run(step)) > float(strategy.run(step))
 
 
+def check_names():
+    """Two threads that make the process's first tables have names of their own for them."""
+    made, begin = [], threading.Barrier(2)
+
+    def make():
+        begin.wait()
+        made.append(sok.DynamicVariable(DIM, initializer="1", init_capacity=4))
+
+    threads = [threading.Thread(target=make) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({table.table.name for table in made}) == 2, [table.table.name for table in made]
+
+
 def main(seed, folder):
     assert sok.Init(global_batch_size=BATCH) == b"OK"
     world, random = launch.current(), np.random.RandomState(seed)
+    if world.size == 1:
+        check_names()
     for number, name in enumerate(OPTIMIZERS):
         made = train(name, world, random, in_function=number % 2 == 1 and name != "train")
         if name == "legacy Adam":

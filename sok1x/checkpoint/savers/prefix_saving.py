@@ -51,10 +51,8 @@ class PrefixSaving(Saving):
         try:
             self.save(session, step)
         finally:
-            try:
-                self.close()
-            finally:
-                self._directory, self._prefix, self._options, self._record, self._all_of_it = before
+            self._directory, self._prefix, self._options, self._record, self._all_of_it = before
+            self.close()
 
     def _open(self) -> None:
         if self._ranks.rank == 0:
