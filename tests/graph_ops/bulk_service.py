@@ -78,7 +78,7 @@ class Service:
         try:
             while len(requests) < self._count:
                 assert time.time() < late, "only {} requests came".format(len(requests))
-                kind, count = self.intake.take(False, 30, 100000)
+                kind, count = self.take(30, 100000)
                 self.popped.append((kind, count))
                 if kind == bridge.REQUEST:
                     requests += [bridge.Request(self.bridge, row) for row in self.intake.rows(count)]
@@ -89,6 +89,13 @@ class Service:
             for request in requests:
                 if not request.finished:
                     request.finish(13, "the test has not finished it")
+
+    def take(self, spin_us, wait_us, *inbox):
+        """`Intake.take`, but for the ends of sessions: one of a test before this may end at any time."""
+        while True:
+            taken = self.intake.take(False, spin_us, wait_us, *inbox)
+            if taken[0] != bridge.SESSION_END:
+                return taken
 
     def run(self, session, *fetches, **options):
         """Runs each of `fetches` in a thread of its own; returns what came of each: values, or the error."""
