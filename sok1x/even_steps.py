@@ -1,9 +1,10 @@
 """Data of different length on the ranks: those that have no batch left get empty ones until all have none."""
-from typing import Any
+from typing import Any, Iterator, Optional
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.graph_ops.bridge.tensorflow_versions import dataset_ops
+from sok1x.core.eagerly.even_batches import EvenBatches
+from sok1x.graph_ops.bridge.tensorflow_versions import V2, dataset_ops
 from sok1x.graph_ops.operations import empty_batch, even_steps
 
 
@@ -32,15 +33,20 @@ class EvenSteps:
     where the steps end it stops training, with a warning. Batches that Python makes come by
     `tf.data.Dataset.from_generator`.
 
+    Eagerly, on TensorFlow 2, it is gone through by a `for` loop, once an epoch, which ends on all ranks after the same
+    step; `samples` is that of the step. All ranks leave the loop early, or none does. A `tf.function` that is called in
+    the loop is traced once more for an empty batch, unless its `input_signature` has None for the first dimension.
+
     Args:
         source: a tf.data.Dataset of batches, shapes [B, ...] of any dtypes; or an iterator of one, which its maker
-            initializes. It may differ in length between ranks, and be empty.
+            initializes. It may differ in length between ranks, and be empty. Eagerly an iterator is gone through once,
+            from where it is.
         name: of the ops.
 
     Raises:
         TypeError: source is neither, or has parts that are no tensors.
         ValueError: a part of a batch has no first dimension, or an unknown number of dimensions; the place is a
-            function's body, or a branch or loop; or eager execution.
+            function's body, or a branch or loop; or eager execution on TensorFlow 1.15.
         tf.errors.OutOfRangeError: (when run) no rank has another batch.
 
     Example:
@@ -67,11 +73,16 @@ class EvenSteps:
 
     def __init__(self, source: Any, name: str = "EvenSteps") -> None:
         self._taken = False
+        self._eager: Optional[EvenBatches] = None
         _check_place()
         ours = isinstance(source, dataset_ops.DatasetV2)
-        if not ours and not isinstance(source, tf.data.Iterator):
+        iterators = tf.compat.v2.data.Iterator if tf.executing_eagerly() else tf.data.Iterator
+        if not ours and not isinstance(source, iterators):
             raise TypeError("sok1x.EvenSteps: got {!r} of type {}, expected a tf.data.Dataset or an iterator of "
                             "one".format(source, type(source).__name__))
+        if tf.executing_eagerly():
+            self._eager = EvenBatches(source)
+            return
         # Batches come in host memory, but for those of an iterator that somebody has placed on a GPU.
         on_gpu = not ours and "GPU" in source._iterator_resource.device.upper()
         with tf.name_scope(name), tf.device("" if on_gpu else "/cpu:0"):
@@ -91,11 +102,35 @@ class EvenSteps:
             lambda: _parts([empty_batch.empty(spec) for spec in flat_specs]), strict=True)
         batch = _packed(flat_specs, tensors)
         lengths = tf.stack([empty_batch.length(value) for value in batch])
-        totals = even_steps.exchange(has, lengths, ", ".join(map(_described, flat_specs)))
+        totals = even_steps.exchange(has, lengths, ", ".join(map(even_steps.described, flat_specs)))
         with tf.control_dependencies([totals]):
             batch = _packed(flat_specs, [tf.identity(tensor) for tensor in tensors])
         self._batch = tf.nest.pack_sequence_as(specs, batch)
         self._samples = _samples(totals, flat_specs)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Eagerly, an epoch: as many batches on all ranks as the one with the most has.
+
+        Returns:
+            An iterator over batches in the dataset's structure.
+
+        Raises:
+            TypeError: in a graph, where `get_next` gives the batch of each step.
+            RuntimeError: (at the first batch) in a function's body, which would go through the data when it is traced.
+
+        Example:
+            >>> import tensorflow as tf
+            >>> import sok1x as sok
+            >>> with tf.Graph().as_default():
+            ...     steps = sok.EvenSteps(tf.data.Dataset.range(5).batch(2))
+            >>> iter(steps)
+            Traceback (most recent call last):
+            ...
+            TypeError: sok1x.EvenSteps: got a loop over one that is made in a graph, expected steps.get_next()
+        """
+        if self._eager is None:
+            raise TypeError("sok1x.EvenSteps: got a loop over one that is made in a graph, expected steps.get_next()")
+        return self._eager.epoch()
 
     def get_next(self) -> Any:
         """The batch of a step: to be called once.
@@ -104,8 +139,9 @@ class EvenSteps:
             Tensors in the dataset's structure, of static shapes [None, ...].
 
         Raises:
-            ValueError: it was called before. One batch a step is what all its users are to see, so keep the tensors;
-                for another one in the same step, or elsewhere, make another EvenSteps of the iterator.
+            ValueError: eager execution; or it was called before. One batch a step is what all its users are to see, so
+                keep the tensors; for another one in the same step, or elsewhere, make another EvenSteps of the
+                iterator.
 
         Example:
             >>> import tensorflow as tf
@@ -116,6 +152,7 @@ class EvenSteps:
             >>> keys.shape.as_list(), labels.shape.as_list()
             ([None, 1], [None])
         """
+        _refuse_eagerly(self._eager, "get_next")
         if self._taken:
             raise ValueError("sok1x.EvenSteps: got a second call of get_next, expected one: keep the tensors of the "
                              "first, or make another EvenSteps where each step is to take two batches")
@@ -130,8 +167,9 @@ class EvenSteps:
             The tf.Operation.
 
         Raises:
-            ValueError: the source is an iterator that has no initializer of its own.
+            ValueError: the source is an iterator that has no initializer of its own; or eager execution.
         """
+        _refuse_eagerly(self._eager, "initializer")
         return self._iterator.initializer
 
     @property
@@ -145,6 +183,7 @@ class EvenSteps:
             A scalar tensor, int64, at least 1 unless batches of the dataset itself are empty.
 
         Raises:
+            ValueError: eagerly, before the first batch.
             tf.errors.InvalidArgumentError: (when run) the batch's tensors differ in their first dimension.
 
         Example:
@@ -158,14 +197,26 @@ class EvenSteps:
             ...     print(session.run(loss), session.run(loss))
             1.25 16.0
         """
-        return self._samples
+        if self._eager is None:
+            return self._samples
+        if self._eager.totals is None:
+            raise ValueError("sok1x.EvenSteps: samples: got no batch yet, expected it in the loop over the batches, as "
+                             "each step has another number")
+        return _samples(self._eager.totals, self._eager.specs)
+
+
+def _refuse_eagerly(batches: Any, name: str) -> None:
+    if batches is not None:
+        raise ValueError("sok1x.EvenSteps: {}: got eager execution, expected a graph; eagerly each "
+                         "`for batch in steps:` is an epoch".format(name))
 
 
 def _check_place() -> None:
     if tf.executing_eagerly():
-        raise ValueError("sok1x.EvenSteps: got eager execution, expected a graph; call tf.disable_eager_execution() or "
-                         "build under `with tf.Graph().as_default():`. Eagerly repeat the data and take as many "
-                         "batches on all ranks, as in dataset.repeat().take(steps)")
+        if not V2:
+            raise ValueError("sok1x.EvenSteps: got eager execution, expected a graph; call "
+                             "tf.disable_eager_execution() or build under `with tf.Graph().as_default():`")
+        return
     graph = tf.get_default_graph()
     if graph.building_function or graph._get_control_flow_context() is not None:
         raise ValueError("sok1x.EvenSteps: got a call inside a function's body, a tf.cond or a tf.while_loop, expected "
@@ -179,11 +230,6 @@ def _parts(values: Any) -> Any:
 def _packed(specs: Any, tensors: Any) -> Any:
     values = tf.nest.pack_sequence_as(specs, tensors, expand_composites=True)
     return [empty_batch.with_shape(value, spec) for value, spec in zip(values, specs)]
-
-
-def _described(spec: Any) -> str:
-    kind = {tf.SparseTensorSpec: "sparse ", tf.RaggedTensorSpec: "ragged "}.get(type(spec), "")
-    return kind + (spec._dtype if isinstance(spec, tf.RaggedTensorSpec) else spec.dtype).name
 
 
 def _samples(totals: tf.Tensor, specs: Any) -> tf.Tensor:

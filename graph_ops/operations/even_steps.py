@@ -16,6 +16,12 @@ class EvenStepsConfig(NamedTuple):
     label: str
 
 
+def described(spec):
+    """A part of a batch, for `exchange`'s label."""
+    kind = {tf.SparseTensorSpec: "sparse ", tf.RaggedTensorSpec: "ragged "}.get(type(spec), "")
+    return kind + (spec._dtype if isinstance(spec, tf.RaggedTensorSpec) else spec.dtype).name
+
+
 @register
 class _EvenSteps(Operation):
     """Host inputs: bool [], whether this rank has a batch; int64 [n], lengths of its tensors.

@@ -22,6 +22,12 @@ def test_tables_that_grow_forget_or_have_a_cache(ranks, seed, tmp_path):
     assert finished.out.count("ok") == ranks
 
 
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_ranks_with_different_numbers_of_batches(ranks, seed):
+    finished = run_ranks(ranks, os.path.join(HERE, "program_even_steps.py"), seed, timeout=300)
+    assert finished.out.count("ok") == ranks
+
+
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_gradient_of_several_lookups_keeps_the_rows_of_all(ranks):
     finished = run_ranks(ranks, os.path.join(HERE, "program_held_rows.py"), timeout=120)

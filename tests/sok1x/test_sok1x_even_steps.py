@@ -8,6 +8,7 @@ import tensorflow.compat.v1 as tf
 from tensorflow.python.eager import context
 
 import sok1x as sok
+from sok1x.graph_ops.bridge.tensorflow_versions import V2
 
 
 @pytest.fixture(autouse=True)
@@ -135,8 +136,11 @@ def test_places_where_ranks_cannot_agree_are_refused():
         tf.data.Dataset.range(3).map(lambda i: sok.EvenSteps(numbers(3)).get_next())
     with pytest.raises(ValueError, match="sok1x.EvenSteps: got a call inside a function's body, a tf.cond"):
         tf.cond(tf.constant(True), lambda: sok.EvenSteps(numbers(3)).get_next(), lambda: tf.zeros([1], tf.int64))
-    with context.eager_mode(), pytest.raises(ValueError, match="sok1x.EvenSteps: got eager execution"):
-        sok.EvenSteps(numbers(3))
+    with context.eager_mode(), pytest.raises(
+            ValueError, match="EvenSteps: samples: got no batch yet" if V2 else "EvenSteps: got eager execution"):
+        assert sok.EvenSteps(numbers(3)).samples
+    with pytest.raises(TypeError, match="made in a graph, expected steps.get_next"):
+        iter(sok.EvenSteps(numbers(3)))
 
 
 def test_a_second_get_next_is_refused():

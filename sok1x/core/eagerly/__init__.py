@@ -5,6 +5,7 @@
     eager_steps     steps by gradients that no lookup has made
     eager_clipping  what must not be clipped
     function_marks  what is known of gradients, in and out of a tf.function
+    even_batches    data of different length
     forward_mode    what a ForwardAccumulator cannot differentiate
     horovod_eager   what Horovod must leave alone
     strategies      `tf.distribute`
