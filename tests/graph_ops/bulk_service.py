@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.graph_ops.bridge import bridge, bulk, library, op_functions
+from sok1x.graph_ops.bridge import bridge, bulk, executor, library, op_functions
 from sok1x.graph_ops.bridge.configs import NoConfig
 from sok1x.graph_ops.bridge.registry import Operation, register
 
@@ -33,7 +33,7 @@ class _Conduct(Operation):
     before_init = True
 
     def run(self, request, config, world, headers):
-        _services[config.service].conduct()
+        _services[config.service].conduct(world)
         request.host_output(0, "int32", ()).numpy()[...] = 1
 
 
@@ -63,13 +63,13 @@ class Service:
     def __init__(self, serve, count, capacity=64, pause=0):
         self._serve, self._count, self._capacity, self._pause = serve, count, capacity, pause
         self._started = threading.Event()
-        self._error = None
+        self._error, self._ended = None, []
         self.popped = []  # (kind, count) of each pop
         self.result = None
         _services.append(self)
         self._number = len(_services) - 1
 
-    def conduct(self):
+    def conduct(self, world):
         self._started.set()
         time.sleep(self._pause)
         requests, late = [], time.time() + _LATE
@@ -89,13 +89,17 @@ class Service:
             for request in requests:
                 if not request.finished:
                     request.finish(13, "the test has not finished it")
+            for session, variables_end in self._ended:
+                executor._executor._end_session(session, variables_end, world and world.coordinator)
 
     def take(self, spin_us, wait_us, *inbox):
-        """`Intake.take`, but for the ends of sessions: one of a test before this may end at any time."""
+        """`Intake.take`, but for the ends of sessions, which are the executor's: one of a test before this may end at
+        any time."""
         while True:
             taken = self.intake.take(False, spin_us, wait_us, *inbox)
             if taken[0] != bridge.SESSION_END:
                 return taken
+            self._ended.append((self.intake.infos[0].session, bool(self.intake.infos[0].step)))
 
     def run(self, session, *fetches, **options):
         """Runs each of `fetches` in a thread of its own; returns what came of each: values, or the error."""
