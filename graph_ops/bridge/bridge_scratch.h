@@ -5,6 +5,8 @@
 // when a request finishes. It keeps at most kKeptBytes; the block that has waited longest goes first. A group takes one
 // block for all its ops, tens of MB: where the blocks of a step's groups do not fit together, none is there when it is
 // wanted again.
+//
+// They are on large pages where Linux gives such: what another rank copies out of them is pinned page by page.
 #ifndef SOK1X_BRIDGE_SCRATCH_H
 #define SOK1X_BRIDGE_SCRATCH_H
 
@@ -12,6 +14,7 @@
 #include <deque>
 #include <mutex>
 
+#include "../../cuda_kernels/host_pages.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace sok1x {
@@ -40,7 +43,10 @@ class Scratch {
       }
       bytes += bytes / 8;  // the next batch may be a little larger
     }
-    return context->allocate_temp(tensorflow::DT_UINT8, tensorflow::TensorShape({bytes}), block);
+    const tensorflow::Status status =
+        context->allocate_temp(tensorflow::DT_UINT8, tensorflow::TensorShape({bytes}), block);
+    if (status.ok()) ask_for_huge_pages(const_cast<char*>(block->tensor_data().data()), bytes);
+    return status;
   }
 
   void Give(const tensorflow::Tensor& block) {

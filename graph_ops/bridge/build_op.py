@@ -7,7 +7,8 @@ import os
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # What the library depends on besides the installed TensorFlow, seen from this folder.
-PATTERNS = ("*.cc", "*.h", "build_op.py", "../groups/*.cc", "../groups/*.h", "../../cuda_kernels/group_*.h")
+PATTERNS = ("*.cc", "*.h", "build_op.py", "../groups/*.cc", "../groups/*.h", "../../cuda_kernels/group_*.h",
+            "../../cuda_kernels/host_pages.h")
 
 
 def library_name(version, abi):

@@ -24,7 +24,7 @@ def test_tables_that_grow_forget_or_have_a_cache(ranks, seed, tmp_path):
 
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_ranks_with_different_numbers_of_batches(ranks, seed):
-    finished = run_ranks(ranks, os.path.join(HERE, "program_even_steps.py"), seed, timeout=300)
+    finished = run_ranks(ranks, os.path.join(HERE, "program_even_loops.py"), seed, timeout=300)
     assert finished.out.count("ok") == ranks
 
 
