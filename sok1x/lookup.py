@@ -283,7 +283,8 @@ def _keys(table: EmbeddingVariable, ids: tf.Tensor) -> tf.Tensor:
 
 
 def _read(table: EmbeddingVariable) -> None:
-    """A tf.GradientTape learns of it, as from any variable that is read."""
+    """A tf.GradientTape learns of it, as from any variable that is read, and so does who would move its rows."""
+    table.is_looked_up = True
     resource_variable_ops.variable_accessed(table)
 
 

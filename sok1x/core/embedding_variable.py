@@ -61,6 +61,8 @@ class EmbeddingVariable(StampedVariable):
         table_variables: the handles of all these variables, which ops of ours take.
         named_by_user: whether its name is the user's choice.
         leaves_before_save: what runs before the table is saved and has rows leave; None: nothing does.
+        leave: given the table, makes another such where it is called; None likewise.
+        is_looked_up: whether a lookup of all ranks' rows has been made.
         changed: (since, keys, values) of `sok.incremental_dump` in a finalized graph: a scalar placeholder and two
             tensors.
         step_at: (time, step) of `sok.incremental_model_dump`: a scalar placeholder and a scalar tensor.
@@ -87,6 +89,8 @@ class EmbeddingVariable(StampedVariable):
 
     named_by_user = False
     leaves_before_save: Optional[tf.Tensor] = None
+    leave: Optional[Callable[[Any], tf.Tensor]] = None
+    is_looked_up = False
     start: Optional[table_parts.StartVariable] = None
 
     def __init__(self, rows: Optional[int], dim: int, use_hashtable: bool = True, key_dtype: Any = "int64",

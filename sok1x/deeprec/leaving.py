@@ -1,8 +1,11 @@
 """Rows that leave when a table is saved: `GlobalStepEvict` and `L2WeightEvict`."""
+import contextlib
+import functools
 from typing import Any, Optional
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.core.eagerly import eager
 from sok1x.graph_ops.bridge.tensorflow_versions import tf_ops
 from sok1x.graph_ops.operations import evictions
 
@@ -19,12 +22,22 @@ def watch(table: Any, steps_to_live: Optional[int], l2_threshold: Optional[float
     """
     if steps_to_live is None and l2_threshold is None:
         return
-    with table.graph.as_default(), tf.init_scope(), tf_ops.name_scope(table.table.name + "/"), tf.device(table.device):
+    table.leave = functools.partial(_leave, steps_to_live, l2_threshold)
+    with contextlib.ExitStack() as stack:
+        # Of an eager table's graph there is no way out, and outside it rows would leave now.
+        for place in [eager.room(table)] if eager.is_on() else [table.graph.as_default(), tf.init_scope()]:
+            stack.enter_context(place)
+        table.leaves_before_save = table.leave(table)
+
+
+def _leave(steps_to_live: Optional[int], l2_threshold: Optional[float], table: Any) -> tf.Tensor:
+    """int64 []: how many rows have left; where this is called, which eagerly is at once."""
+    with tf_ops.name_scope(table.table.name + "/"), tf.device(table.device):
         if steps_to_live is not None:
             rows = tf.where(table.steps.value() - table.stamps.value() > steps_to_live)[:, 0]
         else:
             rows = _small(table, l2_threshold)
-        table.leaves_before_save = evictions.evict(table.table_variables, rows)
+        return evictions.evict(table.table_variables, rows)
 
 
 def _small(table: Any, threshold: Any) -> tf.Tensor:

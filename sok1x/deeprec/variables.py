@@ -1,7 +1,7 @@
 """EmbeddingVariables: `tf.get_embedding_variable` of DeepRec."""
 import contextlib
 import dataclasses
-from typing import Any, Iterator, Optional
+from typing import Any, Optional
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -13,7 +13,6 @@ from sok1x.core.tables import scoped_tables
 from sok1x.deeprec import leaving, meaning, stepping
 from sok1x.dump_load import transfers
 from sok1x.dynamic_variable import DynamicVariable
-from sok1x.graph_ops.bridge import op_types
 from sok1x.graph_ops.bridge.tensorflow_versions import Variable
 from sok1x.graph_ops.gradients import row_numbers
 from sok1x.graph_ops.stores.placement import BY_KEY, Placement
@@ -23,8 +22,6 @@ from sok1x.lookup import all2all_dense_embedding
 __all__ = ["EmbeddingVariable", "get_embedding_variable"]
 
 _MATRIX = 4096  # rows of the matrix that DeepRec asks initializers for, where nobody says how many
-_PASSING = ("Switch", "Enter", "Identity")  # a handle, into the branches and loops of a graph
-_LOOKUPS = ("operations.dense_lookup.", "operations.combined_lookup.", "operations.local_lookup.")
 
 
 class EmbeddingVariable(DynamicVariable):
@@ -63,7 +60,8 @@ class EmbeddingVariable(DynamicVariable):
 
         Raises:
             TypeError: (when set) it is no integer.
-            ValueError: (when set) there is no such rank, or the table is looked up already.
+            ValueError: (when set) there is no such rank, or the table is looked up already, or, eagerly,
+                has rows.
 
         Example:
             >>> import tensorflow as tf
@@ -88,10 +86,16 @@ class EmbeddingVariable(DynamicVariable):
                              "from 0 to {}".format(label, rank, world.size, world.size - 1))
         if placement == self.table.placement:
             return
-        if any(op_types.is_ours(op) and op.get_attr("function").decode().startswith(_LOOKUPS)
-               for op in _takers(self._handle)):
+        if self.is_looked_up:
             raise ValueError("{}: target_gpu: got {} for a table that is looked up already, expected it before the "
                              "first lookup".format(label, rank))
+        if not self._in_graph_mode:
+            with tf.init_scope():
+                there = int(self.rows_in_use())
+            if there:  # restored or assigned: they would be on ranks that do not look for them
+                raise ValueError("{}: target_gpu: got {} on rank {} for a table that has {} rows there already, "
+                                 "expected it before any are assigned or restored: set it where the table is made"
+                                 .format(label, rank, 0 if world is None else world.rank, there))
         self._move(placement)
 
     def _move(self, placement: Placement) -> None:
@@ -140,14 +144,6 @@ class EmbeddingVariable(DynamicVariable):
             [2]
         """
         return self.size
-
-
-def _takers(tensor: tf.Tensor) -> Iterator[tf.Operation]:
-    """The ops that take a tensor, also in branches and loops."""
-    for op in tensor.consumers():
-        yield op
-        for passed in op.outputs if op.type in _PASSING else ():
-            yield from _takers(passed)
 
 
 def get_embedding_variable(name: str, embedding_dim: int, key_dtype: Any = tf.int64, value_dtype: Any = None,

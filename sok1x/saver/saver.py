@@ -89,8 +89,8 @@ class Saver:
             [('EmbeddingVariable_keys.file', 64), ('EmbeddingVariable_values.file', 128)]
         """
         variables, folder = _variables("dump_to_file", embedding_variable), _folder("dump_to_file", filepath)
-        leaves = embedding_variable.leaves_before_save
-        with tf.control_dependencies([] if leaves is None else [leaves]):
+        leave = embedding_variable.leave
+        with tf.control_dependencies([] if leave is None else [leave(embedding_variable)]):
             return _ok(sok_dump.dump(variables, folder), "dump_to_file")
 
     def restore_from_file(self, embedding_variable: EmbeddingVariable, filepath: str) -> tf.Tensor:

@@ -11,6 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 tf.compat.v1.enable_v2_behavior()
+import deeprec_options  # noqa: E402
+
 import sok1x as sok  # noqa: E402
 from sok1x import launch  # noqa: E402
 
@@ -305,6 +307,7 @@ def main(seed, folder):
     check_traces(world)
     check_built_before(world)
     check_loaded_slots(world, folder)
+    deeprec_options.check(world, folder)
     for in_function in (False, True):
         check_forgetting(world, in_function)
     if world.size == 1:

@@ -1,0 +1,96 @@
+"""DeepRec's options in eager programs, of which some have ops of their own: for program_growing.py."""
+import glob
+import os
+
+import numpy as np
+import tensorflow as tf
+from refusals import refused
+
+import sok1x as sok
+from sok1x import deeprec
+
+TRAINED = [4, 5]  # of keys 0 to 5, each with a row of [key / 5, 0]
+
+
+def keys_of(table):
+    return sorted(sok.export(table)[0].numpy().tolist())
+
+
+def own(keys, world):
+    return [key for key in keys if key % world.size == world.rank]
+
+
+def made(name, option, world):
+    """A table with rows, of which two have been trained, by steps that leave their values as they are."""
+    table = deeprec.get_embedding_variable(name, 2, initializer=1.0, ev_option=deeprec.EmbeddingVariableOption(
+        evict_option=option))
+    keys = own(range(6), world)
+    sok.assign(table, tf.constant(keys, tf.int64), tf.constant([[key / 5, 0] for key in keys], tf.float32))
+    optimizer = sok.OptimizerWrapper(tf.keras.optimizers.legacy.SGD(0.0))
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            rows, = deeprec.group_embedding_lookup([table], [tf.constant(TRAINED, tf.int64)])
+            loss = tf.reduce_sum(rows)
+        optimizer.apply_gradients([(tape.gradient(loss, table), table)])
+
+    for _ in range(8):
+        step()
+    return table
+
+
+def check_leaving(world, folder):
+    """Rows leave before their table is saved, whatever saves it."""
+    def save_weights(table):
+        model = tf.keras.Sequential([tf.keras.Input([1]), tf.keras.layers.Flatten()])
+        model.table = table
+        model.save_weights(os.path.join(folder, "weights"))
+
+    saves = {
+        "manager": lambda table: sok.CheckpointManager(os.path.join(folder, "manager")).save(step=1),
+        "dump": lambda table: sok.dump(os.path.join(folder, "dump"), [table]),
+        "checkpoint": lambda table: tf.train.Checkpoint(table=table).write(os.path.join(folder, "checkpoint")),
+        "weights": save_weights,
+        "saver": lambda table: sok.Saver().dump_to_file(table, os.path.join(folder, "saver")),
+        "function": lambda table: tf.function(
+            lambda: sok.Saver().dump_to_file(table, os.path.join(folder, "function")))()}
+    options = {"steps": deeprec.GlobalStepEvict(3), "norms": deeprec.L2WeightEvict(0.25)}
+    for kind, option in options.items():
+        for how, save in saves.items() if kind == "steps" else [("dump", saves["dump"])]:
+            table = made("{}_{}".format(kind, how), option, world)
+            assert keys_of(table) == own(range(6), world), (kind, how, keys_of(table))
+            save(table)
+            assert keys_of(table) == own(TRAINED, world), (kind, how, keys_of(table))
+            if how in ("saver", "function"):
+                there, = glob.glob(os.path.join(folder, how, "{}_{}_keys.file".format(kind, how)))
+                assert sorted(np.fromfile(there, np.int64).tolist()) == TRAINED, (kind, how)
+
+
+def check_target_gpu(world, folder):
+    last = world.size - 1
+    table = deeprec.get_embedding_variable("there", 2, initializer=1.0)
+    table.target_gpu = last
+    look_up = tf.function(lambda keys: deeprec.group_embedding_lookup([table], [keys])[0])
+    assert (look_up(tf.constant([7, 8, 8 + world.rank], tf.int64)).numpy() == 1).all()
+    keys = [7, 8, 9][:world.size + 1] if world.rank == last else []
+    assert keys_of(table) == keys and table.mode == "localized:{}".format(last)
+    path = tf.train.Checkpoint(table=table).write(os.path.join(folder, "there"))
+    look_up(tf.constant([10], tf.int64))
+    tf.train.Checkpoint(table=table).read(path)
+    assert keys_of(table) == keys
+    for used in (table, deeprec.get_embedding_variable("evaluated", 2)):
+        sok.all2all_dense_embedding(used, tf.constant([7], tf.int64), training=False)
+        with_other = -1 if used is table else 0
+        refused(ValueError, "target_gpu: got {} for a table that is looked up already".format(with_other),
+                lambda: setattr(used, "target_gpu", with_other))
+    filled = deeprec.get_embedding_variable("filled", 2)
+    sok.assign(filled, tf.constant([world.rank], tf.int64), tf.zeros([1, 2]))
+    refused(ValueError, "target_gpu: got 0 on rank {} for a table that has 1 rows there already".format(world.rank),
+            lambda: setattr(filled, "target_gpu", 0))
+
+
+def check(world, folder):
+    folder = os.path.join(folder, "deeprec_{}".format(world.size))
+    check_leaving(world, folder)
+    check_target_gpu(world, folder)
