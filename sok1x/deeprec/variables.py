@@ -168,7 +168,7 @@ def get_embedding_variable(name: str, embedding_dim: int, key_dtype: Any = tf.in
             has its own row; a number, or [D]. None: the scope's, or tf.glorot_uniform_initializer, as of
             `tf.get_variable`.
         regularizer: None.
-        reuse: as for `tf.get_variable`.
+        reuse: as for `tf.get_variable`; in eager execution, where variable scopes do not say it, it counts here too.
         trainable: whether optimizers train it by default.
         collections: names of graph collections that it is in as well.
         caching_device: None.

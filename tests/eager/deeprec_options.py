@@ -90,7 +90,20 @@ def check_target_gpu(world, folder):
             lambda: setattr(filled, "target_gpu", 0))
 
 
+def check_reuse():
+    """Of a scope TensorFlow forgets it eagerly."""
+    def get(**reuse):
+        with tf.compat.v1.variable_scope("ads", reuse=tf.compat.v1.AUTO_REUSE):
+            return deeprec.get_embedding_variable("shared", 2, **reuse)
+
+    refused(ValueError, "'ads/shared': there is none, and the variable scope says reuse=True", lambda: get(reuse=True))
+    table = get()
+    refused(ValueError, "'ads/shared': there is one already, and variable scopes do not say in eager execution", get)
+    assert get(reuse=True) is table and get(reuse=tf.compat.v1.AUTO_REUSE) is table
+
+
 def check(world, folder):
     folder = os.path.join(folder, "deeprec_{}".format(world.size))
     check_leaving(world, folder)
     check_target_gpu(world, folder)
+    check_reuse()

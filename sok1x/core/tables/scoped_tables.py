@@ -26,7 +26,8 @@ def get(name: str, make: Make, reuse: Any = None, dtype: Any = None) -> Embeddin
     Args:
         name: below the variable scope's name.
         make: makes the table, given its whole name and the scope's constraint, or None.
-        reuse: as for `tf.get_variable`; None: as the scope says.
+        reuse: as for `tf.get_variable`; None: as the scope says. In eager execution scopes do not say it: this alone
+            does, or an `EagerVariableStore`.
         dtype: likewise; it must be float32.
 
     Returns:
@@ -51,18 +52,20 @@ def get(name: str, make: Make, reuse: Any = None, dtype: Any = None) -> Embeddin
         ...         scoped_tables.get("items", make) is table, table.m_var_name
         (True, 'ads/items')
     """
-    scope = tf.get_variable_scope()
+    scope, store = tf.get_variable_scope(), variable_scope._get_default_variable_store()
     asked = scope.custom_getter
 
     def getter(getter: Any, name: str, **given: Any) -> Any:
+        if tf.executing_eagerly():  # where TensorFlow forgets what was said, and makes another
+            given["reuse"] = tf.AUTO_REUSE if store._store_eager_variables else reuse
+
         def ours(name: str, *values: Any, **options: Any) -> EmbeddingVariable:
             options.update(zip(_POSITIONAL, values))
             return _got(name, make, options, given)
 
         return ours(name, **given) if asked is None else asked(getter=ours, name=name, **given)
 
-    found = scope.get_variable(variable_scope._get_default_variable_store(), name, dtype=dtype, reuse=reuse,
-                               custom_getter=getter)
+    found = scope.get_variable(store, name, dtype=dtype, reuse=reuse, custom_getter=getter)
     if not isinstance(found, EmbeddingVariable):
         raise ValueError("table '{}': got {!r} of type {} from the variable scope's custom_getter, expected the table: "
                          "have it return what its getter gives".format(name, found, type(found).__name__))
@@ -82,6 +85,10 @@ def _got(name: str, make: Make, options: Dict[str, Any], given: Dict[str, Any]) 
         with tf.name_scope(None):  # the name is whole
             found = variables[name] = make(name, options.get("constraint"))
         return found
+    if not reuse and tf.executing_eagerly():
+        raise ValueError("table '{}': there is one already, and variable scopes do not say in eager execution whether "
+                         "it is to be used again: keep what has been made, give reuse=tf.AUTO_REUSE to what makes it "
+                         "(get_embedding_variable), or take another name".format(name))
     if not reuse:
         raise ValueError("table '{}': there is one already, and the variable scope does not say that it is to be used "
                          "again: set reuse=True or reuse=tf.AUTO_REUSE in the scope, or take another name".format(name))
