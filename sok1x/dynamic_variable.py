@@ -123,6 +123,8 @@ class DynamicVariable(PlacedVariable):
                                  ("has a cache" + anew, "neither max_hbm_for_vectors nor cache_rows")
                                  if cache is not None else
                                  ("forgets" + anew, "evict_strategy=None") if forgetting.strategy else
+                                 ("has rows leave when it is saved" + anew, "no evict_option and no steps_to_live")
+                                 if kwargs.get("leaves_when_asked") else
                                  ("gives not every key a row, and keys without one read none of them",
                                   "none of filter_ratio, admit_after and absent_value"))))
         with tf.init_scope():
