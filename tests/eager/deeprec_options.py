@@ -100,6 +100,22 @@ def check_reuse():
     table = get()
     refused(ValueError, "'ads/shared': there is one already, and variable scopes do not say in eager execution", get)
     assert get(reuse=True) is table and get(reuse=tf.compat.v1.AUTO_REUSE) is table
+    assert traced("ads/shared")[0] is table and traced("ads/of_function")[0] is not table
+
+
+def traced(name):
+    """The tables that two traces of a function have made, or found."""
+    found = []
+
+    @tf.function
+    def look_up(keys):
+        found.append(deeprec.get_embedding_variable(name, 2, reuse=tf.compat.v1.AUTO_REUSE))
+        return deeprec.group_embedding_lookup(found[-1:], [keys])[0]
+
+    for keys in [7], [7, 8]:
+        look_up(tf.constant(keys, tf.int64))
+    assert len(found) == 2 and found[0] is found[1], found
+    return found
 
 
 def check(world, folder):

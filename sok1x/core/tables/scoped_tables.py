@@ -3,6 +3,7 @@ from typing import Any, Callable, Dict
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.core.eagerly import eager
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import variable_scope
 
@@ -75,7 +76,11 @@ def get(name: str, make: Make, reuse: Any = None, dtype: Any = None) -> Embeddin
 def _got(name: str, make: Make, options: Dict[str, Any], given: Dict[str, Any]) -> EmbeddingVariable:
     """options: what is asked for; given: what the variable scope's custom_getter, if it has one, was told."""
     variables, reuse = variable_scope._get_default_variable_store()._vars, options.get("reuse")
-    found = variables.get(name)
+    stores = [variables]
+    if reuse and eager.is_on():  # each trace of a tf.function has a store of its own, and would make a table of its own
+        with tf.init_scope():
+            stores.append(variable_scope._get_default_variable_store()._vars)
+    found = next((store[name] for store in stores if name in store), None)
     _check_dtype(name, options.get("dtype", given.get("dtype")))
     if found is None:
         if reuse is True:
@@ -83,7 +88,9 @@ def _got(name: str, make: Make, options: Dict[str, Any], given: Dict[str, Any]) 
                              "without reuse, or set reuse=tf.AUTO_REUSE in the scope".format(name))
         _check(name, options, given)
         with tf.name_scope(None):  # the name is whole
-            found = variables[name] = make(name, options.get("constraint"))
+            found = make(name, options.get("constraint"))
+        for store in stores:
+            store[name] = found
         return found
     if not reuse and tf.executing_eagerly():
         raise ValueError("table '{}': there is one already, and variable scopes do not say in eager execution whether "
