@@ -85,7 +85,7 @@ def deadlock_error(pairing, plans, seconds, limit, certain=False):
     waited_for = set(oldest.values())
     if certain and len({op.name for op in waited_for}) < len(waited_for):
         text.append("Those of one name differ in their arguments: tables, combiners, whether there are weights, or "
-                    "whether they train.")
+                    "whether they train; of EvenSteps, parts and dtypes of the batches.")
     if certain:
         text.append("Every rank must call the same layers, in one order and equally often.")
     elif is_eager(oldest[0].key):

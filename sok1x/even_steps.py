@@ -34,8 +34,9 @@ class EvenSteps:
     `tf.data.Dataset.from_generator`.
 
     Eagerly, on TensorFlow 2, it is gone through by a `for` loop, once an epoch, which ends on all ranks after the same
-    step; `samples` is that of the step. All ranks leave the loop early, or none does. A `tf.function` that is called in
-    the loop is traced once more for an empty batch, unless its `input_signature` has None for the first dimension.
+    step; `samples` is that of the batch that was taken last. All ranks leave the loop early, or none does. A
+    `tf.function` that is called in the loop is traced once more for an empty batch, unless its `input_signature` has
+    None for the first dimension.
 
     Args:
         source: a tf.data.Dataset of batches, shapes [B, ...] of any dtypes; or an iterator of one, which its maker
@@ -174,7 +175,8 @@ class EvenSteps:
 
     @property
     def samples(self) -> tf.Tensor:
-        """How many samples all ranks have together in this step, for the loss to divide by.
+        """How many samples all ranks have together in this step, for the loss to divide by; eagerly, in the step of the
+        batch that was taken last: who takes batches ahead keeps it with each.
 
         Summed over the ranks is the first dimension of the batch's dense and ragged tensors, which must be the same in
         all of them; of SparseTensors where there are no others. It comes with the batch and costs nothing.

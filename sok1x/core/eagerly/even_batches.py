@@ -17,8 +17,8 @@ class EvenBatches:
         TypeError, ValueError: as `EvenSteps`.
 
     Attributes:
-        totals: of the last step: int64 [n], the first dimensions of the batch's n parts, summed over the ranks; None
-            before the first.
+        totals: of the batch that was taken last: int64 [n], the first dimensions of its n parts, summed over the ranks;
+            None before the first.
 
     Example:
         >>> import tensorflow as tf
@@ -53,7 +53,7 @@ class EvenBatches:
                 batch = tf.nest.pack_sequence_as(self._structure, [empty_batch.empty(spec) for spec in self.specs])
             lengths = tf.stack([empty_batch.length(part) for part in tf.nest.flatten(batch)])
             try:
-                self.totals = even_steps.exchange(tf.constant(has), lengths, label)
+                self.totals = even_steps.exchange(tf.constant(has), lengths, label, "EvenSteps")
             except tf.errors.OutOfRangeError:
                 return
             yield batch
