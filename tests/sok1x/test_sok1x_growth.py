@@ -196,6 +196,37 @@ def test_of_tables_that_need_room_at_once_the_one_that_may_have_none_fails_alone
         assert [int(session.run(layer.embedding_variable.rows_in_use())) for layer, _, _ in made] == [3 * ROWS, 0]
 
 
+@pytest.mark.parametrize("make", [
+    lambda: tf.train.AdamOptimizer(0.5), lambda: tf.keras.optimizers.SGD(0.5), lambda: sok.DistributedOptimizer(
+        tf.train.MomentumOptimizer(0.5, 0.5))])
+def test_a_step_that_fails_as_the_table_of_a_dense_gradient_grows_is_not_taken_of_other_variables_neither(make):
+    sok.init()
+    with tf.Graph().as_default(), tf.device("/cpu:0"), tf.Session() as session:
+        grows, other = [sok.DynamicVariable(3, initializer="1", init_capacity=rows) for rows in (ROWS, 8 * ROWS)]
+        dense, fed = tf.get_variable("dense", initializer=1.0, use_resource=True), tf.placeholder(tf.int64, [None])
+        whole = tf.identity(grows)
+        with tf.control_dependencies([whole]):  # read before it grows, as it may be by chance
+            keys = tf.identity(fed)
+        looked_up = sum(tf.reduce_sum(sok.all2all_dense_embedding(table, keys)) for table in (grows, other))
+        trained = [grows, other, dense]
+        gradients = tf.gradients(tf.nn.l2_loss(whole) + dense * looked_up, trained)
+        step, exported = make().apply_gradients(list(zip(gradients, trained))), sok.export(other)
+        session.run(tf.global_variables_initializer())
+        session.run(step, {fed: range(ROWS)})
+
+        def state():
+            keys, rows = session.run(exported)
+            return session.run(dense), {key: row for key, row in zip(keys.tolist(), rows.tolist()) if row != [1.0] * 3}
+
+        before = state()
+        assert before[0] != 1 and sorted(before[1]) == list(range(ROWS))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="AddN"):
+            session.run(step, {fed: range(2 * ROWS)})
+        assert state() == before
+        session.run(step, {fed: range(2 * ROWS)})  # it has grown
+        assert sorted(state()[1]) == list(range(2 * ROWS))
+
+
 def test_optimizers_that_ask_how_many_rows_there_are():
     """In a process of its own: where sok.deeprec or feature columns have been, all optimizers take such tables."""
     finished = run_ranks(0, """

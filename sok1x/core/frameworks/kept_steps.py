@@ -6,6 +6,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.core.frameworks import dense_gradients
+from sok1x.core.tables import growing_shape
 from sok1x.graph_ops.bridge.tensorflow_versions import gen_resource_variable_ops
 from sok1x.graph_ops.gradients import provenance, shard_gradients
 from sok1x.graph_ops.operations import kept_gradients
@@ -58,6 +59,29 @@ def check(pairs: List[Any], together: bool) -> Tuple[List[Any], List[Any]]:
         shard_gradients.note_left(checked, None)  # an optimizer inside of this one need not ask again
         made[place] = (checked, *pairs[place][1:])
     return made, waits
+
+
+def of_growing(pairs: List[Any]) -> List[tf.Tensor]:
+    """What a whole step waits for in a plain graph: dense gradients of tables that grow, which are errors where some of
+    the rows that they are made of were read before the table grew.
+
+    Args:
+        pairs: (gradient, variable), and whatever else the step is given.
+
+    Returns:
+        These gradients.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> from sok1x.core.frameworks import kept_steps
+        >>> with tf.Graph().as_default():
+        ...     pairs = [(tf.zeros([8, 4]), sok.EmbeddingVariable(rows=rows, dim=4)) for rows in (None, 8)]
+        ...     kept_steps.of_growing(pairs) == [pairs[0][0]]
+        True
+    """
+    return [gradient for gradient, variable in [pair[:2] for pair in pairs]
+            if isinstance(gradient, tf.Tensor) and growing_shape.grows(variable)]
 
 
 def _ask(gradients: List[Any], all_ranks: bool) -> Any:

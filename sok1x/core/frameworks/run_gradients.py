@@ -89,8 +89,8 @@ def _checked(stock: Callable[..., Any]) -> Callable[..., Any]:
                     _check_whole(gradient, variable.table)
                     if not in_plain_graph() and not isinstance(gradient, tf.IndexedSlices):
                         _check_sum(gradient, variable.table)
-            if not in_plain_graph():
-                pairs, first = kept_steps.check(pairs, _exchanges(self, pairs))
+            pairs, first = (kept_steps.check(pairs, _exchanges(self, pairs)) if not in_plain_graph()
+                            else (pairs, kept_steps.of_growing(pairs)))
         if in_plain_graph():
             pairs = [pair if pair[0] is None or not hasattr(pair[1], "table") else (_check(*pair), *pair[1:])
                      for pair in pairs]
