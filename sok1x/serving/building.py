@@ -42,9 +42,11 @@ class Built(NamedTuple):
     assets: List[Any]
 
 
-def _served(source: sources.Source, options: Options, name: str, table: Optional[Table], seed: int) -> Any:
-    """How a table is served, and what its unseen keys read."""
-    if table is not None:
+def _served(source: sources.Source, options: Options, name: str, described: Dict[str, Table], seed: int) -> Any:
+    """How a table is served, and what its unseen keys read; described: the model's tables, also those that the outputs
+    do not need."""
+    table = described.get(name)
+    if table is not None and table.saved_name not in described:  # what another table is called now is that one's
         source.look_for(name, table.saved_name)
     facts = source.facts(name)
     if table is not None and (facts.dim, facts.hashed) != (table.dim, table.hashed):
@@ -71,7 +73,7 @@ def tables_alone(source: sources.Source, options: Options, chosen: Any) -> Built
     built = Built({}, {}, [], {}, None, [])
     every: List[Dict[str, tf.Tensor]] = [{}, {}]
     for name in sources.names(source, chosen):
-        served, reads = _served(source, options, name, described.get(name), seed)
+        served, reads = _served(source, options, name, described, seed)
         handles, saveables = tables.make(served)
         built.tables[name] = served, reads
         built.saveables.extend(saveables)
@@ -105,15 +107,16 @@ def whole(source: sources.Source, options: Options, model: models.Model) -> Buil
     built = Built({}, {}, [], {}, None, [])
     mapped: Dict[str, Any] = {}
     seed = unseen.seed_of(model.graph_def, options.seed)
-    for name, table in rewriting.needed_tables(subgraph).items():
-        served, reads = _served(source, options, name, table, seed)
+    needed = rewriting.needed_tables(subgraph)
+    described = {**subgraphs.tables_of(model.graph_def, Table), **needed}
+    for name in needed:
+        served, reads = _served(source, options, name, described, seed)
         handles, saveables = tables.make(served)
         built.tables[name] = served, reads
         built.saveables.extend(saveables)
         mapped.update((rewriting.handle_name(served, field), handle) for field, handle in handles._asdict().items()
                       if handle is not None)
     if isinstance(options.unseen, dict):
-        described = subgraphs.tables_of(model.graph_def, Table)  # also those that the outputs do not need
         unseen.check_names(options.unseen, [*built.tables, *source.tables, *described])
     _add_variables(source, subgraph, model.parts, built, mapped)
     stand_ins = {}

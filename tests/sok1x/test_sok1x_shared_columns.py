@@ -8,6 +8,7 @@ import tensorflow.compat.v1 as tf
 from ranks import run_ranks
 
 import sok1x as sok
+from sok1x.checkpoint.errors import CheckpointError
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FEATURES = {name: np.array([[1], [2]]) for name in "abc"}
@@ -139,8 +140,9 @@ def test_a_table_that_is_called_what_a_shared_one_was_begins_for_itself_and_has_
         key, other = [sok.feature_column.categorical_column_with_embedding(one, tf.int64) for one in ("a", "a_shared")]
         columns = [*sok.feature_column.shared_embedding_columns([key], 4, shared_embedding_collection_name="goods"),
                    sok.feature_column.embedding_column(other, 4)]
+        ids = tf.constant([[1], [2]], tf.int64)
         layers = [tf.keras.layers.DenseFeatures([column], name="tower")(
-            {one: tf.constant([[1], [2]], tf.int64) for one in ("a", "a_shared")}) for column in columns]
+            {one: ids for one in ("a", "a_shared")}) for column in columns]
         tables = [one for one in tf.trainable_variables() if hasattr(one, "table")]
         assert names(tables) == ["goods", "tower/a_shared_embedding/embedding_weights"]
         session.run(tf.global_variables_initializer())
@@ -157,6 +159,10 @@ def test_a_table_that_is_called_what_a_shared_one_was_begins_for_itself_and_has_
         session.run(saver.dump_to_file(tables[1], str(tmp_path / "alone")))
         with pytest.raises(tf.errors.NotFoundError, match="'goods' on rank 0: .*goods_keys.file"):
             session.run(saver.restore_from_file(tables[0], str(tmp_path / "alone")))
+        tf.train.Saver([tables[1]]).save(session, str(tmp_path / "served"))
+        with pytest.raises(CheckpointError, match="no table 'goods' in .*it has tower/a_shared_embedding/"):
+            sok.serving.export_saved_model(str(tmp_path / "1"), str(tmp_path / "served"), inputs={"ids": ids}, outputs={
+                "rows": layers[0]})
 
 
 @pytest.mark.parametrize("ranks", [0, 2])
