@@ -60,6 +60,15 @@ def restore(expected):
             dense.restore(session, PREFIX)
             np.testing.assert_array_equal(session.run("dense/kernel:0"),
                                           tf.train.load_checkpoint(PREFIX).get_tensor("dense/kernel"))
+    tf.train.get_or_create_global_step()
+    sok.DynamicVariable(4, name="its_own")  # beside which the other would be left out
+    for begin in lambda: sok.CheckpointManager(FOLDER), sok.CheckpointSaverHook(FOLDER, save_steps=1).begin:
+        refused = None
+        try:
+            begin()
+        except CheckpointError as error:
+            refused = str(error)
+        assert refused and "the tables of an imported graph: got 'EmbeddingVariable' of" in refused, refused
 
 
 sok.init()

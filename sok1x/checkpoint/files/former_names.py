@@ -76,7 +76,7 @@ def are_in(prefix: str, tables: List[TableState]) -> bool:
 
 def of_graph(names: Iterable[str]) -> Dict[str, str]:
     """{name: former name} of those dense variables of the default graph that have one: a table's count of steps."""
-    tables = tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
+    tables = [table for table in tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES) if hasattr(table, "table")]
     found = {name: former(name, tables) for name in names}
     return {name: then for name, then in found.items() if then != name}
 

@@ -1,5 +1,5 @@
 """Savers of graphs that `tf.train.import_meta_graph` has made: their tables are known to TensorFlow alone."""
-from typing import Any
+from typing import Any, List
 
 import tensorflow.compat.v1 as tf
 
@@ -50,8 +50,23 @@ class ImportedSaver(tf.train.Saver):
 
 def has_imported_tables(graph: tf.Graph) -> bool:
     """Whether a graph has tables that came with a MetaGraph."""
-    return any(not isinstance(variable, EmbeddingVariable)
-               for variable in graph.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES))
+    return bool(_imported(graph))
+
+
+def refuse_imported_tables(graph: tf.Graph) -> None:
+    """Raises CheckpointError where a graph has such tables: who saves the shards of tables would leave them out."""
+    tables = _imported(graph)
+    if tables:
+        raise CheckpointError(
+            "sok.CheckpointManager and sok1x's hooks cannot save the tables of an imported graph: got '{}' of "
+            "tf.train.import_meta_graph, of which it is not known what belongs to it, expected tables that this program "
+            "has made, on all ranks. Build the model by its program instead; on one rank a tf.train.Saver saves and "
+            "restores a graph like this.".format("', '".join(tables)))
+
+
+def _imported(graph: tf.Graph) -> List[str]:
+    return [variable.op.name for variable in graph.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
+            if not isinstance(variable, EmbeddingVariable)]
 
 
 def _expect_one_rank(what: str) -> None:

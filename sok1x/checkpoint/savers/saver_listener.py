@@ -82,6 +82,7 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
 
         Raises:
             ValueError: the folder was not given, and no hook calls that could tell it.
+            sok1x.checkpoint.errors.CheckpointError: the graph has tables of tf.train.import_meta_graph.
         """
         if self._signals:
             add_to_session("CheckpointSaverListener", self._signals, begin=False)

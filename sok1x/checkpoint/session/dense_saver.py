@@ -9,7 +9,7 @@ from sok1x import launch
 from sok1x.checkpoint.errors import MismatchError
 from sok1x.checkpoint.files import folders, former_names, prefixes
 from sok1x.checkpoint.files.checkpoint_files import Checkpoint
-from sok1x.checkpoint.savers import input_positions
+from sok1x.checkpoint.savers import imported_saver, input_positions
 from sok1x.checkpoint.session import restored_sessions
 from sok1x.checkpoint.session.tables import TableState, dense_of
 from sok1x.core.tables.table_parts import StartVariable
@@ -161,9 +161,13 @@ class DenseSaver(VariablesSaver):
         tables: the graph's tables.
         directory: the checkpoint_dir of whole checkpoints, of which `restore` takes the last one, whatever
             TensorFlow's state file says: a job that died may have got no further. None takes TensorFlow's word.
+
+    Raises:
+        CheckpointError: the graph has tables that came with a MetaGraph.
     """
 
     def __init__(self, tables: List[TableState], directory: Optional[str]) -> None:
+        imported_saver.refuse_imported_tables(tf.get_default_graph())
         self._directory, self._tables = directory, tables
         self._restored = [directory]  # of all hooks of the graph
         self._initialize_shards = tf.group(

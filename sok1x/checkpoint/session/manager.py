@@ -34,6 +34,7 @@ class CheckpointManager:
         TypeError: checkpoint_dir is no path.
         ValueError: checkpoint_dir is a URL, as hdfs://..., of a file system that need not be mounted;
             keep_checkpoint_max is negative; or a checkpoint was given in a graph.
+        sok1x.checkpoint.errors.CheckpointError: the graph has tables of tf.train.import_meta_graph.
 
     Example:
         >>> import tempfile

@@ -108,6 +108,7 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
 
         Raises:
             RuntimeError: the graph has no global step.
+            sok1x.checkpoint.errors.CheckpointError: the graph has tables of tf.train.import_meta_graph.
         """
         told_to_end.listen("CheckpointSaverHook", self._signals)
         self._global_step_tensor = training_util._get_or_create_global_step_read()
