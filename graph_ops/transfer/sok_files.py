@@ -14,6 +14,7 @@ import zlib
 from typing import NamedTuple
 
 import numpy as np
+import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops.bridge.errors import (
     ABORTED,
@@ -57,9 +58,15 @@ def paths(folder, name):
     return tuple(os.path.join(folder, "{}_{}.file".format(name, what)) for what in ("keys", "values"))
 
 
-def name_in(folder, table):
-    """What a table's files are called after in a folder: what an earlier sok1x called it, where there are no others."""
-    there = [name for name in (table.kit_name, table.saved_name) if any(map(os.path.lexists, paths(folder, name)))]
+def name_in(folder, table, graph=None):
+    """What a table's files are called after in a folder: what an earlier sok1x called it, where there are no others.
+
+    graph: that of the op which reads them; what another table is called there by now is that one's. None: not known.
+    """
+    variables = [] if graph is None else graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)
+    called = {variable.table.name for variable in variables if hasattr(variable, "table")}
+    names = [table.kit_name] + ([] if table.saved_name in called - {table.name} else [table.saved_name])
+    there = [name for name in names if any(map(os.path.lexists, paths(folder, name)))]
     return there[0] if there else table.kit_name
 
 

@@ -1,7 +1,7 @@
 """A table of all ranks restored from SOK's files, whatever number of ranks has written them."""
 import numpy as np
 
-from sok1x.graph_ops.bridge import library
+from sok1x.graph_ops.bridge import library, plan
 from sok1x.graph_ops.bridge.agreed import agreed
 from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
@@ -21,7 +21,8 @@ class _Restore(Operation):
         table = config.table
         with request_store(request, config, world, exclusive=False) as store:
             pass  # they have been initialized; what is asked of the store below needs no variable
-        files = sok_files.TableFiles(store.label, config.folder, sok_files.name_in(config.folder, table), table.dim)
+        name = sok_files.name_in(config.folder, table, plan.graph_of(request.plan))
+        files = sok_files.TableFiles(store.label, config.folder, name, table.dim)
         request.state = _Source(store, files)
         return np.array([files.rows, files.key_bytes, files.sample], np.int64)
 

@@ -144,7 +144,8 @@ class Saver:
         """
         variables = _variables("restore_from_file", embedding_variable)
         files_of = variables
-        if former_names.is_anothers(variables.table.saved_name, embedding_variable):  # so are its files
+        if former_names.is_anothers(variables.table.saved_name, embedding_variable):
+            # So are its files. In a graph the op asks again as it runs: the other may be made later.
             files_of = dataclasses.replace(variables, table=variables.table._replace(former_name=""))
         restored = sok_restore.restore(files_of, _folder("restore_from_file", filepath))
         return _ok(_marked(variables, restored), "restore_from_file")
