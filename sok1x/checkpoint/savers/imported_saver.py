@@ -59,9 +59,9 @@ def refuse_imported_tables(graph: tf.Graph) -> None:
     if tables:
         raise CheckpointError(
             "sok.CheckpointManager and sok1x's hooks cannot save the tables of an imported graph: got '{}' of "
-            "tf.train.import_meta_graph, of which it is not known what belongs to it, expected tables that this program "
-            "has made, on all ranks. Build the model by its program instead; on one rank a tf.train.Saver saves and "
-            "restores a graph like this.".format("', '".join(tables)))
+            "tf.train.import_meta_graph, of which it is not known what belongs to it, expected tables that this "
+            "program has made, on all ranks. Build the model by its program instead; on one rank a tf.train.Saver "
+            "saves and restores a graph like this.".format("', '".join(tables)))
 
 
 def _imported(graph: tf.Graph) -> List[str]:

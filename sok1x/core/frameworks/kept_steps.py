@@ -69,7 +69,7 @@ def of_growing(pairs: List[Any]) -> List[tf.Tensor]:
         pairs: (gradient, variable), and whatever else the step is given.
 
     Returns:
-        These gradients.
+        Tensors of the default graph, one for each of these gradients.
 
     Example:
         >>> import tensorflow as tf
@@ -80,8 +80,10 @@ def of_growing(pairs: List[Any]) -> List[tf.Tensor]:
         ...     kept_steps.of_growing(pairs) == [pairs[0][0]]
         True
     """
-    return [gradient for gradient, variable in [pair[:2] for pair in pairs]
-            if isinstance(gradient, tf.Tensor) and growing_shape.grows(variable)]
+    dense = [gradient for gradient, variable in [pair[:2] for pair in pairs]
+             if isinstance(gradient, tf.Tensor) and growing_shape.grows(variable)]
+    # Of the graph around a branch nothing but what the branch computes with is waited for inside.
+    return [gradient if gradient.graph is tf.get_default_graph() else tf.identity(gradient) for gradient in dense]
 
 
 def _ask(gradients: List[Any], all_ranks: bool) -> Any:
