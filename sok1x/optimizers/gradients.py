@@ -4,8 +4,9 @@ from typing import Any, List, Tuple
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.core.frameworks import kept_steps
 from sok1x.core.tables.shard_variable import ShardVariable
-from sok1x.graph_ops.bridge.tensorflow_versions import is_eager_outside
+from sok1x.graph_ops.bridge.tensorflow_versions import in_plain_graph, is_eager_outside
 from sok1x.graph_ops.gradients import provenance, shard_gradients
 from sok1x.graph_ops.operations import collectives
 
@@ -55,7 +56,9 @@ def average(grads_and_vars: Any, mean: bool = True, new: bool = False) -> Pairs:
                             .format(pairs[i][0].dtype.name, pairs[i][1].name, ", ".join(d.name for d in _DTYPES)))
     if chosen:
         horovod = _initialized_horovod()
-        with tf.name_scope("average_gradients"):
+        # Of a step that fails as its table grows nothing is exchanged: other ranks would take it.
+        first = kept_steps.of_growing(pairs) if in_plain_graph() else []
+        with tf.name_scope("average_gradients"), tf.control_dependencies(first):
             gradients = [pairs[i][0] for i in chosen]
             averaged = _by_horovod(horovod, gradients, mean) if horovod else _by_own(gradients, mean)
         for i, gradient in zip(chosen, averaged):

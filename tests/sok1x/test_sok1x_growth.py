@@ -211,6 +211,8 @@ def test_a_step_that_fails_as_the_table_of_a_dense_gradient_grows_is_not_taken_o
         trained = [grows, other, dense]
         gradients = tf.gradients(tf.nn.l2_loss(whole) + dense * looked_up, trained)
         step, exported = make().apply_gradients(list(zip(gradients, trained))), sok.export(other)
+        for op in session.graph.get_operations():  # what other ranks would take the step with
+            assert op.name != "average_gradients/all_reduce" or gradients[0].op in op.control_inputs
         session.run(tf.global_variables_initializer())
         session.run(step, {fed: range(ROWS)})
 

@@ -83,7 +83,8 @@ def of_growing(pairs: List[Any]) -> List[tf.Tensor]:
     dense = [gradient for gradient, variable in [pair[:2] for pair in pairs]
              if isinstance(gradient, tf.Tensor) and growing_shape.grows(variable)]
     # Of the graph around a branch nothing but what the branch computes with is waited for inside.
-    return [gradient if gradient.graph is tf.get_default_graph() else tf.identity(gradient) for gradient in dense]
+    here = tf.get_default_graph()
+    return [gradient if getattr(gradient, "graph", None) is here else tf.identity(gradient) for gradient in dense]
 
 
 def _ask(gradients: List[Any], all_ranks: bool) -> Any:
