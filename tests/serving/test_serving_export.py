@@ -195,7 +195,8 @@ def test_one_rank_in_all_forms(tmp_path, seed):
     assert not {name: numbers for name, numbers in found.items() if name[0] != "half" and numbers[0] != 0}
     for output in ("dense", "small", "direct"):  # rows as they are
         assert found["half", output][1] <= SMALLEST
-    assert 0 < found["half", "score"][0] < 0.01
+    assert found["half", "score"][0] < 0.01  # which may be the same, by chance; but not all are
+    assert any(numbers[0] > 0 for name, numbers in found.items() if name[0] == "half")
 
 
 @pytest.mark.slow
