@@ -201,10 +201,10 @@ class EvenSteps:
         """
         if self._eager is None:
             return self._samples
-        if self._eager.totals is None:
+        if not self._eager.begun:
             raise ValueError("sok1x.EvenSteps: samples: got no batch yet, expected it in the loop over the batches, as "
                              "each step has another number")
-        return _samples(self._eager.totals, self._eager.specs)
+        return _samples(self._eager.totals.read_value(), self._eager.specs)
 
 
 def _refuse_eagerly(batches: Any, name: str) -> None:

@@ -43,10 +43,10 @@ def check_training(seed, function):
     expected, losses = trained(seed, whole(table))
     optimizer = sok.OptimizerWrapper(tf.keras.optimizers.legacy.SGD(RATE))
 
-    def step(keys, labels, count):
+    def step(keys, labels):
         with tf.GradientTape() as tape:
             rows = sok.all2all_dense_embedding(table, keys)
-            loss = tf.reduce_sum((tf.reduce_sum(rows, axis=[1, 2]) - labels) ** 2) / tf.cast(count, tf.float32)
+            loss = tf.reduce_sum((tf.reduce_sum(rows, axis=[1, 2]) - labels) ** 2) / tf.cast(steps.samples, tf.float32)
         optimizer.apply_gradients([(tape.gradient(loss, table), table)])
         return loss
 
@@ -55,7 +55,7 @@ def check_training(seed, function):
     steps = sok.EvenSteps(data)
     found = []
     for _ in range(2):
-        found += [MPI.COMM_WORLD.allreduce(float(step(keys, labels, steps.samples))) for keys, labels in steps]
+        found += [MPI.COMM_WORLD.allreduce(float(step(keys, labels))) for keys, labels in steps]
     np.testing.assert_allclose(found, losses, rtol=1e-5)
     np.testing.assert_allclose(whole(table), expected, rtol=1e-5, atol=1e-6)
 

@@ -1,9 +1,10 @@
 """Batches of `sok1x.EvenSteps` in eager execution: a loop that all ranks leave after the same step."""
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.eagerly import eager
+from sok1x.graph_ops.bridge.tensorflow_versions import ResourceVariable
 from sok1x.graph_ops.operations import empty_batch, even_steps
 
 
@@ -18,21 +19,24 @@ class EvenBatches:
 
     Attributes:
         totals: of the batch that was taken last: int64 [n], the first dimensions of its n parts, summed over the ranks;
-            None before the first.
+            a variable, so that a function which has been traced reads those of now.
+        begun: whether a batch has been taken.
 
     Example:
         >>> import tensorflow as tf
         >>> from sok1x.core.eagerly.even_batches import EvenBatches
         >>> with tf.Graph().as_default():
-        ...     EvenBatches(tf.data.Dataset.range(3).batch(2)).totals is None
-        True
+        ...     EvenBatches(tf.data.Dataset.range(3).batch(2)).begun
+        False
     """
 
     def __init__(self, source: Any) -> None:
         self._source = source
         self._structure = empty_batch.specs(source.element_spec)
         self.specs = tf.nest.flatten(self._structure)
-        self.totals: Optional[tf.Tensor] = None
+        self.begun = False
+        with tf.device("/cpu:0"):
+            self.totals = ResourceVariable(tf.zeros([len(self.specs)], tf.int64), trainable=False, name="EvenSteps")
 
     def epoch(self) -> Iterator[Any]:
         """Goes through the data once; through those of a dataset from the beginning.
@@ -53,7 +57,8 @@ class EvenBatches:
                 batch = tf.nest.pack_sequence_as(self._structure, [empty_batch.empty(spec) for spec in self.specs])
             lengths = tf.stack([empty_batch.length(part) for part in tf.nest.flatten(batch)])
             try:
-                self.totals = even_steps.exchange(tf.constant(has), lengths, label, "EvenSteps")
+                self.totals.assign(even_steps.exchange(tf.constant(has), lengths, label, "EvenSteps"))
             except tf.errors.OutOfRangeError:
                 return
+            self.begun = True
             yield batch
