@@ -12,8 +12,9 @@ UNAVAILABLE = 14
 
 _SAME_STEPS = "Every rank must run the same number of steps: where the ranks' data differ in length, "
 _IN_GRAPHS = "take batches from sok.EvenSteps(dataset), which gives empty ones until all ranks have none left."
-_EAGERLY = ("repeat them and take as many batches on all ranks, as in dataset.repeat().take(steps), where `steps` is "
-            "one number for all.")
+_EAGERLY = ("loop over sok.EvenSteps(dataset), which gives empty batches until all ranks have none left, and leave the "
+            "loop on all ranks, or on none; or repeat them and take as many batches on all ranks, as in "
+            "dataset.repeat().take(steps), where `steps` is one number for all.")
 
 
 def is_eager(op):

@@ -130,8 +130,8 @@ def all2all_dense_embedding(param: Any, indices: Any, *, dtype: Any = None, trai
         raise TypeError("sok1x.all2all_dense_embedding: indices: got ids of dtype {}, expected int32 or int64".format(
             ids.dtype.name))
     _read(table)
-    return looked_up("all2all_dense_embedding", training, ids, lambda trains: embedding.lookup_dense(
-        table.table_variables, _keys(table, ids), trains, _computed("all2all_dense_embedding", dtype), name="lookup"))
+    return _told(table, looked_up("all2all_dense_embedding", training, ids, lambda trains: embedding.lookup_dense(
+        table.table_variables, _keys(table, ids), trains, _computed("all2all_dense_embedding", dtype), name="lookup")))
 
 
 def _one(dtype: str, filtered: bool, training: Any, table: EmbeddingVariable, ids: Any, weights: Any,
@@ -179,8 +179,9 @@ def combined(table: EmbeddingVariable, bags: Bags, combiner: str, training: Any 
     _read(table)
     if weights is None and combiner == "sqrtn":
         weights = tf.ones_like(bags.ids, tf.float32)
-    return embedding.lookup_combined(table.table_variables, bags.as_keys_of(table.table).given, None, _NO_LIMIT,
-                                     combiner, training, dtype=dtype, filtered=filtered, weights=weights)
+    return _told(table, embedding.lookup_combined(
+        table.table_variables, bags.as_keys_of(table.table).given, None, _NO_LIMIT, combiner, training, dtype=dtype,
+        filtered=filtered, weights=weights))
 
 
 def rows_of(table: EmbeddingVariable, bags: Bags, training: Any = True, dtype: str = "float32") -> tf.Tensor:
@@ -207,7 +208,8 @@ def rows_of(table: EmbeddingVariable, bags: Bags, training: Any = True, dtype: s
         [2, 2]
     """
     _read(table)
-    return embedding.lookup_dense(table.table_variables, _keys(table, bags.ids), training, dtype, samples=bags.indices)
+    return _told(table, embedding.lookup_dense(table.table_variables, _keys(table, bags.ids), training, dtype,
+                                               samples=bags.indices))
 
 
 def _check_filter(table: EmbeddingVariable) -> None:
@@ -283,9 +285,14 @@ def _keys(table: EmbeddingVariable, ids: tf.Tensor) -> tf.Tensor:
 
 
 def _read(table: EmbeddingVariable) -> None:
-    """A tf.GradientTape learns of it, as from any variable that is read, and so does who would move its rows."""
-    table.is_looked_up = True
+    """A tf.GradientTape learns of it, as from any variable that is read."""
     resource_variable_ops.variable_accessed(table)
+
+
+def _told(table: EmbeddingVariable, rows: tf.Tensor) -> tf.Tensor:
+    """Notes with the table, for who would move its rows, that there is a lookup."""
+    table.is_looked_up = True
+    return rows
 
 
 def _computed(function: str, dtype: Any) -> str:

@@ -1,6 +1,7 @@
 """DeepRec's options in eager programs, of which some have ops of their own: for program_growing.py."""
 import glob
 import os
+import threading
 
 import numpy as np
 import tensorflow as tf
@@ -8,6 +9,7 @@ from refusals import refused
 
 import sok1x as sok
 from sok1x import deeprec
+from sok1x.checkpoint.errors import CheckpointError
 
 TRAINED = [4, 5]  # of keys 0 to 5, each with a row of [key / 5, 0]
 
@@ -79,6 +81,13 @@ def check_target_gpu(world, folder):
     look_up(tf.constant([10], tf.int64))
     tf.train.Checkpoint(table=table).read(path)
     assert keys_of(table) == keys
+    for mode in [None] + ["localized:0"][:last]:
+        other = sok.DynamicVariable(dimension=2, mode=mode)
+        if world.size == 1:
+            tf.train.Checkpoint(table=other).read(path)
+            assert keys_of(other) == keys
+        else:
+            refused(CheckpointError, "got rows of", lambda: tf.train.Checkpoint(table=other).read(path))
     for used in (table, deeprec.get_embedding_variable("evaluated", 2)):
         sok.all2all_dense_embedding(used, tf.constant([7], tf.int64), training=False)
         with_other = -1 if used is table else 0
@@ -104,7 +113,7 @@ def check_reuse():
 
 
 def traced(name):
-    """The tables that two traces of a function have made, or found."""
+    """The tables that two traces of a function have made, or found: in two threads, as each has a variable store."""
     found = []
 
     @tf.function
@@ -113,7 +122,9 @@ def traced(name):
         return deeprec.group_embedding_lookup(found[-1:], [keys])[0]
 
     for keys in [7], [7, 8]:
-        look_up(tf.constant(keys, tf.int64))
+        thread = threading.Thread(target=look_up, args=[tf.constant(keys, tf.int64)])
+        thread.start()
+        thread.join()
     assert len(found) == 2 and found[0] is found[1], found
     return found
 

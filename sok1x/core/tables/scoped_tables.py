@@ -1,10 +1,13 @@
 """Tables under `tf.variable_scope`: named, found again and shared as what `tf.get_variable` makes."""
-from typing import Any, Callable, Dict
+import threading
+import weakref
+from typing import Any, Callable, Dict, Optional
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.eagerly import eager
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.graph_keys import GraphKeys
 from sok1x.graph_ops.bridge.tensorflow_versions import variable_scope
 
 # What a getter takes in this order, behind the name.
@@ -76,11 +79,9 @@ def get(name: str, make: Make, reuse: Any = None, dtype: Any = None) -> Embeddin
 def _got(name: str, make: Make, options: Dict[str, Any], given: Dict[str, Any]) -> EmbeddingVariable:
     """options: what is asked for; given: what the variable scope's custom_getter, if it has one, was told."""
     variables, reuse = variable_scope._get_default_variable_store()._vars, options.get("reuse")
-    stores = [variables]
-    if reuse and eager.is_on():  # each trace of a tf.function has a store of its own, and would make a table of its own
-        with tf.init_scope():
-            stores.append(variable_scope._get_default_variable_store()._vars)
-    found = next((store[name] for store in stores if name in store), None)
+    found = variables.get(name)
+    if found is None and reuse and eager.is_on():
+        found = _of_another_thread(name)
     _check_dtype(name, options.get("dtype", given.get("dtype")))
     if found is None:
         if reuse is True:
@@ -89,8 +90,8 @@ def _got(name: str, make: Make, options: Dict[str, Any], given: Dict[str, Any]) 
         _check(name, options, given)
         with tf.name_scope(None):  # the name is whole
             found = make(name, options.get("constraint"))
-        for store in stores:
-            store[name] = found
+        found.made_in = weakref.ref(threading.current_thread())
+        variables[name] = found
         return found
     if not reuse and tf.executing_eagerly():
         raise ValueError("table '{}': there is one already, and variable scopes do not say in eager execution whether "
@@ -103,6 +104,13 @@ def _got(name: str, make: Make, options: Dict[str, Any], given: Dict[str, Any]) 
         raise ValueError("table '{}': got a variable of this name that is no table of sok1x, of type {}: take another "
                          "name".format(name, type(found).__name__))
     return found
+
+
+def _of_another_thread(name: str) -> Optional[EmbeddingVariable]:
+    """An eager table that another thread has made here: TensorFlow's variable stores are one of each thread."""
+    tables = eager.collected(eager.graph(), GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
+    return next((table for table in tables if table.table.name == name and table.made_in is not None
+                 and table.made_in() is not threading.current_thread()), None)
 
 
 def _check(name: str, options: Dict[str, Any], given: Dict[str, Any]) -> None:
