@@ -10,7 +10,10 @@ from sok1x.checkpoint.errors import MismatchError
 from sok1x.checkpoint.session.tables import tables_of
 from sok1x.core.eagerly import eager, eager_slots
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.graph_ops.bridge.tensorflow_versions import gen_resource_variable_ops, resource_variable_ops
 from sok1x.graph_ops.stores.step_at import time_of_restore
+
+_SLOTS_AT_ONCE = 1 << 20  # of an index, 16 MB
 
 
 class _Before(NamedTuple):
@@ -50,16 +53,20 @@ def _expect_own_keys(table: EmbeddingVariable) -> None:
     world = launch.current()
     if world is None or world.size == 1 or not table.index:
         return
-    (keys, there), placement = eager_slots.keys_of_rows(table), table.table.placement
-    others = np.sort(keys[there & (placement.owners(keys, world.size) != world.rank)])
-    if others.size:
-        raise MismatchError((
-            "table '{}' on rank {}: got rows of {} keys from a tf.train.Checkpoint that belong to other ranks here, as "
-            "key {} to rank {}, expected a checkpoint of a table with the same `mode` or `target_gpu` ({}). The table "
-            "has the checkpoint's rows now: restore another one before it is used. sok.CheckpointManager and sok.load "
-            "deal rows out anew").format(
-                table.table.name, world.rank, others.size, others[0], placement.owners(int(others[0]), world.size),
-                placement.label()))
+    index, placement = table.index[0].handle, table.table.placement
+    slots = int(resource_variable_ops.variable_shape(index)[0])
+    for begin in range(0, slots, _SLOTS_AT_ONCE):
+        some = tf.range(begin, min(begin + _SLOTS_AT_ONCE, slots))
+        keys, rows = gen_resource_variable_ops.resource_gather(index, some, dtype=tf.int64).numpy().T
+        others = keys[(rows >= 0) & (placement.owners(keys, world.size) != world.rank)]
+        if others.size:
+            raise MismatchError((
+                "table '{}' on rank {}: got rows of keys from a tf.train.Checkpoint that belong to other ranks here, "
+                "as key {} to rank {}, expected a checkpoint of a table with the same `mode` or `target_gpu` ({}). The "
+                "table has the checkpoint's rows now: restore another one before it is used. sok.CheckpointManager "
+                "and sok.load deal rows out anew").format(
+                    table.table.name, world.rank, others[0], placement.owners(int(others[0]), world.size),
+                    placement.label()))
 
 
 def _begin_others(restored: List[Tuple[EmbeddingVariable, _Before]]) -> None:
