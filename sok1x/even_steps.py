@@ -102,8 +102,7 @@ class EvenSteps:
             has, lambda: _parts(following.get_value()),
             lambda: _parts([empty_batch.empty(spec) for spec in flat_specs]), strict=True)
         batch = _packed(flat_specs, tensors)
-        lengths = tf.stack([empty_batch.length(value) for value in batch])
-        totals = even_steps.exchange(has, lengths, ", ".join(map(even_steps.described, flat_specs)))
+        totals = even_steps.exchange(has, batch, even_steps.label(flat_specs))
         with tf.control_dependencies([totals]):
             batch = _packed(flat_specs, [tf.identity(tensor) for tensor in tensors])
         self._batch = tf.nest.pack_sequence_as(specs, batch)

@@ -7,6 +7,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.errors import OUT_OF_RANGE, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
+from sok1x.graph_ops.operations import empty_batch
 
 
 class EvenStepsConfig(NamedTuple):
@@ -16,8 +17,12 @@ class EvenStepsConfig(NamedTuple):
     label: str
 
 
-def described(spec):
-    """A part of a batch, for `exchange`'s label."""
+def label(specs):
+    """What `exchange` is to have: parts and dtypes of a batch; specs: a list of its tf.TypeSpecs."""
+    return ", ".join(map(_described, specs))
+
+
+def _described(spec):
     kind = {tf.SparseTensorSpec: "sparse ", tf.RaggedTensorSpec: "ragged "}.get(type(spec), "")
     return kind + (spec._dtype if isinstance(spec, tf.RaggedTensorSpec) else spec.dtype).name
 
@@ -45,16 +50,17 @@ class _EvenSteps(Operation):
         request.host_output(0, "int64", (headers.shape[1] - 1,)).numpy()[...] = headers[:, 1:].sum(axis=0)
 
 
-def exchange(has, lengths, label, name="even_steps"):
+def exchange(has, batch, label, name="even_steps"):
     """Fails with OUT_OF_RANGE, on all ranks in the same step, where none of them has a batch.
 
     Args:
-      has: bool [], whether this rank has one. lengths: int64 [n], n equal on all ranks.
+      has: bool [], whether this rank has one. batch: its n tensors, n equal on all ranks.
       label: for the plan and for messages, equal on all ranks.
 
     Returns:
-      int64 [n], the sums of `lengths` over all ranks, in host memory.
+      int64 [n], the sums of the tensors' first dimensions over all ranks, in host memory.
     """
+    lengths = tf.stack([empty_batch.length(value) for value in batch])
     with tf.device("/cpu:0"):
         return library.call("operations.even_steps.any_left", EvenStepsConfig(label), [], [], [],
                             host_inputs=[has, lengths], host_dtypes=[tf.int64],

@@ -4,6 +4,7 @@ import sys
 import numpy as np
 import tensorflow as tf
 from mpi4py import MPI
+from refusals import refused
 
 tf.compat.v1.enable_v2_behavior()
 import sok1x as sok  # noqa: E402
@@ -85,15 +86,6 @@ def check_kinds():
             counts.append(None)
     assert counts == [2, 2, None], counts
     assert list(steps) == [], "an iterator has one epoch"
-
-
-def refused(kind, words, call):
-    try:
-        call()
-    except kind as error:
-        assert words in str(error), error
-    else:
-        raise AssertionError("taken: " + words)
 
 
 def check_refusals():

@@ -49,15 +49,14 @@ class EvenBatches:
         """
         eager.refuse_in_function("sok1x.EvenSteps")
         batches = iter(self._source)
-        label = ", ".join(map(even_steps.described, self.specs))
+        label = even_steps.label(self.specs)
         while True:
             batch = next(batches, None)
             has = batch is not None
             if not has:
                 batch = tf.nest.pack_sequence_as(self._structure, [empty_batch.empty(spec) for spec in self.specs])
-            lengths = tf.stack([empty_batch.length(part) for part in tf.nest.flatten(batch)])
             try:
-                self.totals.assign(even_steps.exchange(tf.constant(has), lengths, label, "EvenSteps"))
+                self.totals.assign(even_steps.exchange(tf.constant(has), tf.nest.flatten(batch), label, "EvenSteps"))
             except tf.errors.OutOfRangeError:
                 return
             self.begun = True
