@@ -16,6 +16,7 @@ graph            seconds to build what trains: tables, lookups, gradients, optim
 initialize       seconds of `Init` and the variables' initializers
 first step       seconds of the first step, in a process that has taken none; all keys of it are new
 forward, step    ms of an evaluation and of a training step, from session.run to its return on the slowest rank
+top              ms of a step's loss and its gradients alone, of rows in variables: TensorFlow's part of a step
 
 One rank is compared with tf.nn.embedding_lookup on tables without a hash table, in one process, in alternating rounds.
 Several ranks, on CPUs, are compared with data-parallel training by Horovod (forward there: each rank looks up in its
@@ -50,7 +51,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", type=int, nargs="+", help="1 8 26 100 500; with --sparse 26")
     parser.add_argument("--layouts", nargs="+", choices=("uniform", "mixed"), default=["uniform", "mixed"])
-    parser.add_argument("--modes", nargs="+", choices=("forward", "step"), default=["forward", "step"])
+    parser.add_argument("--modes", nargs="+", choices=("forward", "step", "top"), default=["forward", "step"])
     parser.add_argument("--samples", type=int, help="B, of each rank; {samples} on a GPU, else {other}".format(
         other=_CPU["samples"], **_GPU))
     parser.add_argument("--dim", type=int, default=32, help="D, of uniform tables")
@@ -175,18 +176,19 @@ def show_sparse(report):
 
 def show(report):
     """Prints one table for each layout and number of ranks."""
-    line = "{:>7}  {:9}{:>9}{:>14}{:>14}" + 2 * "{:>12}{:>8}" + "{:>13}"
+    modes = report["options"]["modes"]
+    line = "{:>7}  {:9}{:>9}{:>14}{:>14}" + len(modes) * "{:>12}{:>8}" + "{:>13}"
     before = None
     for case in report["cases"]:
         if (case["ranks"], case["layout"]) != before:
             before = case["ranks"], case["layout"]
             print("\n{} rank{}, {} dims".format(case["ranks"], "s" if case["ranks"] > 1 else "", case["layout"]))
-            print(line.format("tables", "", "graph s", "initialize s", "first step s", "forward ms", "ratio", "step ms",
-                              "ratio", "samples/s"))
+            print(line.format("tables", "", "graph s", "initialize s", "first step s",
+                              *[cell for mode in modes for cell in (mode + " ms", "ratio")], "samples/s"))
         for name, side in sorted(case["sides"].items()):
             cells = [str(side["seconds"][part]) for part in ("graph", "initialize", "first step")]
-            for mode in ("forward", "step"):
-                cells += ["{:.3f}".format(side["ms"][mode]["median"]) if mode in side["ms"] else "-",
+            for mode in modes:
+                cells += ["{:.3f}".format(side["ms"][mode]["median"]),
                           case["ratio"].get(mode, "-") if name == "sok1x" and "ratio" in case else ""]
             print(line.format(case["tables"], name, *cells, "{:,}".format(side.get("samples/s", 0))))
 

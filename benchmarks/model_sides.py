@@ -56,10 +56,10 @@ class Side:
 
     Args:
         model: a `Model`. options: dims (a table each), slots, samples, vocabulary (keys of a table, of all ranks),
-            device_name (TensorFlow's). config: of the session. ranks: a `measure.Ranks`.
+            device_name (TensorFlow's), modes. config: of the session. ranks: a `measure.Ranks`.
 
     Attributes:
-        steps: what to fetch: 'forward' (evaluation), 'step' (training).
+        steps: what to fetch: 'forward' (evaluation), 'step' (training), where asked for 'top' (a step without tables).
         seconds: what came before the steps: 'graph' (to build what trains), 'initialize', and 'first step'.
         loss: the training loss, float []. evaluated: the same of evaluation, which leaves all tables as they are.
     """
@@ -141,7 +141,15 @@ class Side:
         evaluated = self.look_up(keys, False)
         self.steps["forward"] = self.model.outputs(evaluated)
         self.evaluated = self.model.loss(evaluated)
+        if "top" in getattr(self.options, "modes", ()):
+            self.steps["top"] = self._top(embeddings)
         return embeddings
+
+    def _top(self, embeddings):
+        """A step's loss and its gradients, of rows that need no lookup: what no table's work can make shorter."""
+        rows = [input_variable("stand_in_{}".format(table), each.shape, each.dtype).read_value()
+                for table, each in enumerate(embeddings)]
+        return tf.group(*tf.gradients(self.model.loss(rows), rows))
 
     def make_tables(self):
         raise NotImplementedError
