@@ -22,8 +22,9 @@ BAG_WEIGHTS = "operations.bag_weights.gradient"
 all_bags = [False]  # whether a Model that says nothing of it looks all its tables up by bag
 bags_by = ["all2all"]  # by which exchange, where it says nothing of that
 pause = [None]  # called, if there is something, before the executor looks into its queue: `settle` or a shorter one
-# How TensorFlow begins where it has heard of an error in several ways, as a step's parts on CPU and GPU do.
-_SEVERAL = re.compile(r"\d+ root error\(s\) found\.\s+\(0\) [\w ]+: ")  # INVALID_ARGUMENT; of TensorFlow 1 Invalid argument
+# How TensorFlow begins where it has heard of an error in several ways, as a step's parts on CPU and GPU do; 2 has
+# INVALID_ARGUMENT for "Invalid argument".
+_SEVERAL = re.compile(r"\d+ root error\(s\) found\.\s+\(0\) [\w ]+: ")
 sizes = {}  # name of an operation -> [members of each group that has run]
 
 

@@ -21,8 +21,8 @@ from sok1x.graph_ops.stores.forgetting import Forgetting
 from sok1x.graph_ops.stores.placement import BY_KEY, Placement
 
 _OTHER_OPTIMIZER = (
-    " It was saved with another optimizer: build the model with that one; or write the rows alone with it (sok.dump) "
-    "and load them here (sok.load), where this optimizer begins anew.")
+    " It was saved with another optimizer, or before that had made its slots: build the model so; or write the rows "
+    "alone with it (sok.dump) and load them here (sok.load), where this optimizer begins anew.")
 _OTHER_NUMBER = (
     " It was saved with such an optimizer, but as another of its program: call compile, or make optimizers, as often "
     "and in the order of that program.")

@@ -1,10 +1,12 @@
 """Whole training runs saved and restored in a loop of one's own."""
 import os
-from typing import Any, Optional
+import threading
+from typing import Any, List, Optional
 
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
+from sok1x.checkpoint.errors import CheckpointError
 from sok1x.checkpoint.files import urls
 from sok1x.checkpoint.session import dense_saver, restored_sessions
 from sok1x.checkpoint.session.restoring import Restoring
@@ -14,14 +16,18 @@ from sok1x.core.eagerly import eager
 from sok1x.core.options.given_numbers import is_integer, whole
 from sok1x.core.tables import sessions
 
+_FEW = 5  # names in a message
+
 
 class CheckpointManager:
     """Saves and restores all state of the default graph, all ranks together: tables, optimizer slots, and the rest.
 
     For eager loops, and those around a plain `tf.Session`; `sok.CheckpointSaverHook` does the same for
-    `MonitoredTrainingSession` and describes what a checkpoint is. Make it when the model and its optimizers are built,
-    on all ranks, and call its methods on all ranks alike. In eager execution `save(step=3)` and `restore()` need no
-    session, and an optimizer that has made no slots yet must be built before (`optimizer.build(variables)`).
+    `MonitoredTrainingSession` and describes what a checkpoint is. Make it on all ranks, and call its methods on all
+    ranks alike; what the graph gets later is saved and restored as well, where the graph is not finalized before that.
+    `restore` comes when the model and its optimizers are built: it gives values to what there is. In eager execution
+    `save(step=3)` and `restore()` need no session, and an optimizer that has made no slots yet must be built before
+    (`optimizer.build(variables)`).
 
     Args:
         checkpoint_dir: the folder, on a file system that all ranks share; made where it is missing.
@@ -68,12 +74,35 @@ class CheckpointManager:
             raise ValueError("CheckpointManager: checkpoint: got {!r} in a tf.Graph, expected None: of a graph all "
                              "variables are saved".format(checkpoint))
         self._graph = tf.get_default_graph()
+        self._looking, self._warned = threading.Lock(), False
         tables = tables_of(self._graph)
-        self._held = all_of(self._graph, tables)
         # TensorFlow's sessions and hooks must not find it: what they save goes elsewhere, and needs its tables, too.
         dense = dense_saver.DenseSaver(tables, checkpoint_dir)
         self._saving = Saving(checkpoint_dir, tables, dense, keep_checkpoint_max)
         self._restoring = Restoring(checkpoint_dir, tables, dense)
+        self._held = all_of(self._graph, tables)
+
+    def _look_again(self, what: str) -> None:
+        """Takes what the graph has got since, as a table, or slots that Keras makes when it first trains."""
+        with self._looking:
+            if are_all_of(self._graph, self._held):
+                return
+            tables = tables_of(self._graph)
+            held = all_of(self._graph, tables)
+            if self._graph.finalized:
+                raise CheckpointError("CheckpointManager.{}: got variables that were made after the manager in a graph "
+                                      "that is finalized ({}), expected none: make the manager when the model and its "
+                                      "optimizers are built".format(what, self._late(held)))
+            with self._graph.as_default(), tf.control_dependencies(None):
+                dense = dense_saver.DenseSaver(tables, self._folder)
+                self._saving.take(tables, dense)
+                self._restoring.take(tables, dense)
+            self._held = held
+
+    def _late(self, held: List[Any]) -> str:
+        before = {id(variable) for variable in self._held}
+        names = sorted(variable.op.name for variable in held if id(variable) not in before)
+        return ", ".join(names[:_FEW]) + (" and {} more".format(len(names) - _FEW) if len(names) > _FEW else "")
 
     def save(self, session: Any = None, step: Any = None) -> str:
         """Saves everything as the checkpoint of a step.
@@ -88,7 +117,7 @@ class CheckpointManager:
 
         Raises:
             sok1x.checkpoint.errors.CheckpointError: on all ranks, where one of them cannot save; the checkpoints that
-                were there are as they were.
+                were there are as they were. And where variables were made after the manager, and the graph finalized.
             ValueError: step is no integer, or negative; the session is missing, or of another graph.
         """
         if not is_integer(step) or step < 0:
@@ -102,7 +131,9 @@ class CheckpointManager:
         """Restores everything from the last complete checkpoint, or that of a step, from any number of ranks.
 
         Checkpoints are those of managers and of sok1x's hooks. A warning says where a `tf.train.Saver` has saved a
-        later one to the folder.
+        later one to the folder, and, in a graph, where the checkpoint has optimizer slots that the graph has not: an
+        evaluation needs none. What trains must have them before, or they begin anew; Keras in a graph makes them when
+        it first trains: by one `model.train_on_batch`, of which nothing is left after this.
 
         Args:
             session: gets the values; its variables may be initialized before, and need not be. None in eager
@@ -127,12 +158,24 @@ class CheckpointManager:
             self._check("restore", session)
         restored = self._restoring.restore(session, step) if self._eager is None else self._eager.restore(step)
         if restored is not None and self._eager is None:
+            self._warn_of_slots(restored.folder)
             restored_sessions.note_global_step(sessions.raw(session), are_all_of(self._graph, self._held))
         if restored is None:
             self._warn_of_others()
         elif step is None:
             self._warn_of_later(restored.step)
         return None if restored is None else restored.step
+
+    def _warn_of_slots(self, folder: str) -> None:
+        """An optimizer may come later, and begin with slots that are new."""
+        left = self._restoring.slots_left
+        if left and not self._warned and not launch.current().rank:
+            self._warned = True
+            tf.logging.warning(
+                "CheckpointManager.restore: %s has optimizer slots that this graph has no variables for (%s%s), which "
+                "are not restored. An evaluation needs none. Before training goes on, make the optimizer's step first, "
+                "or with Keras call model.train_on_batch once, and restore then: slots that are made later begin anew",
+                folder, ", ".join(left[:_FEW]), " and {} more".format(len(left) - _FEW) if len(left) > _FEW else "")
 
     def _warn_of_others(self) -> None:
         """There may be what a tf.train.Saver has saved on one rank, which is no checkpoint of ours."""
@@ -160,6 +203,7 @@ class CheckpointManager:
             raise ValueError("CheckpointManager.{}: session: got one of another graph than that in which the manager "
                              "was made, expected one of that graph; make the manager in the model's graph, inside "
                              "`with graph.as_default():`".format(what))
+        self._look_again(what)
 
 
 def check_folder(who: str, checkpoint_dir: Any) -> str:

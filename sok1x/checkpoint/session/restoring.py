@@ -36,12 +36,21 @@ class Restoring:
         tables: the graph's tables.
         dense: restores all else, or None where TensorFlow's own session has done so.
         ranks: how the ranks talk, where not in the graph itself.
+
+    Attributes:
+        slots_left: optimizer slots that the last checkpoint which was looked at has, and the graph has not, by name.
     """
 
     def __init__(self, directory: str, tables: List[TableState], dense: Optional[VariablesSaver],
                  ranks: Optional[Ranks] = None) -> None:
-        self._directory, self._dense = directory, dense
+        self._directory = directory
         self._ranks = Ranks("agree_on_restoring") if ranks is None else ranks
+        self.slots_left: List[str] = []
+        self.take(tables, dense)
+
+    def take(self, tables: List[TableState], dense: Optional[VariablesSaver]) -> None:
+        """Has these be the tables from now on, and what restores all else."""
+        self._dense = dense
         self._tables = [Transfer(table, shard_transfer.load, "load_shard") for table in tables]
         self._prepared = [] if eager.is_on() else [Prepared(table) for table in tables]
 
@@ -119,10 +128,13 @@ class Restoring:
         expect_seen(folder, "found")
         checkpoint = Checkpoint(folder)
         world = launch.current()
+        self.slots_left = []
         for table in self._tables:
             source = former_names.source_of(checkpoint, table.table, world.rank, world.size, wanted(table.table))
             source.check()
             sources.append(source)
+            self.slots_left += sorted(part[len(shard_names.SLOT):] for part in checkpoint.table(source.saved_as).parts
+                                      if part.startswith(shard_names.SLOT) and part not in source.parts)
         if self._dense is not None:
             self._dense.expect_equal_on_ranks()
             if self._ranks.rank == 0:

@@ -55,8 +55,10 @@ class Saving:
         """The checkpoint_dir."""
         return self._directory
 
-    def take(self, tables: List[TableState]) -> None:
-        """Has these be the tables from now on; where the graph has been finalized it is too late."""
+    def take(self, tables: List[TableState], dense: Optional[VariablesSaver] = None) -> None:
+        """Has these be the tables from now on, and what saves all else, if that is given; where the graph has been
+        finalized it is too late."""
+        self._dense = dense or self._dense
         self._tables = [Transfer(table, shard_transfer.save, "save_shard") for table in tables]
 
     def save(self, session: tf.Session, step: int) -> str:
