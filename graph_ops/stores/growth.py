@@ -2,8 +2,9 @@
 
 One after the other, so that old and new memory of one variable alone is there at a time: with V doubled and n variables
 of equal size the peak is (n + 1/2) / n of what the table has afterwards; of rows without slots, 3/2. (A smaller factor
-than 2 would make that more, not less.) If memory ends half-way, what has grown is cut back to its rows in place, which
-needs no memory, and a smaller growth is tried. Rows never move, so row numbers that a step has in hand stay right.
+than 2 would make that more, not less.) On a host what is left is looked at first (host_left.py). If memory ends
+half-way, what has grown is cut back to its rows in place, which needs no memory, and a smaller growth is tried. Rows
+never move, so row numbers that a step has in hand stay right.
 
 The optimizer's slots are found by name (known_slots.py); one that has not been initialized yet begins with as many rows
 as the table has by then.
@@ -16,7 +17,7 @@ from sok1x.cuda_kernels import arrays, dense, fill, gather, hash_index, host_mem
 from sok1x.graph_ops.bridge import growing
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES, Array
 from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, CallError
-from sok1x.graph_ops.stores import known_slots
+from sok1x.graph_ops.stores import host_left, known_slots
 from sok1x.graph_ops.stores.table import Table
 
 # The table's own variables with V rows, by their names beside the rows' ("" for these), and what new rows of them have.
@@ -78,12 +79,13 @@ def grow(store: Any, needed: int) -> bool:
         before = reached.arrays[""].shape[0]
         start = _start(reached, table) if table.by_row else None
         limit = None if table.growth.most is None else table.most_rows
-        tried: List[int] = []
-        for factor in _FACTORS:
-            after = min(capacity_after(before, needed, limit, factor), table.most_rows)
-            if after in tried:
+        tried = sorted({min(capacity_after(before, needed, limit, factor), table.most_rows) for factor in _FACTORS},
+                       reverse=True)
+        for after in tried:
+            if request.gpu is None and not host_left.allows(
+                    _more_bytes(reached, values, before, after), host_left.kept_for_saving(table, after), store.world,
+                    after == tried[-1]):
                 continue
-            tried.append(after)
             try:
                 _grow_to(request, reached, values, start, before, after)
                 return bool(reached.unlocked)
@@ -93,6 +95,14 @@ def grow(store: Any, needed: int) -> bool:
         raise CallError(RESOURCE_EXHAUSTED, _no_memory(store, reached, values, before, needed, tried))
     finally:
         store.hold(reached.end())
+
+
+def _more_bytes(reached: Any, values: Dict[Any, float], before: int, after: int) -> int:
+    """That so many rows take besides; the index is made anew, beside the one that there is."""
+    more = (after - before) * sum(reached.arrays[what].row_bytes for what in values)
+    if _INDEX in reached.arrays and hash_index.capacity(after) > reached.arrays[_INDEX].shape[0]:
+        more += hash_index.capacity(after) * reached.arrays[_INDEX].row_bytes
+    return int(more)
 
 
 def expect_start(store: Any) -> None:
@@ -227,13 +237,14 @@ def rows_in_use(request: Any, ticks: Array, given: int) -> Tuple[Array, int, Arr
 
 def _no_memory(store: Any, reached: Any, values: Dict[Any, float], before: int, needed: int,
                tried: List[int]) -> str:
-    row_bytes = sum(array.size // max(1, array.shape[0]) * ITEM_BYTES[array.dtype]
-                    for array in (reached.arrays[what] for what in values))
-    left = growing.bytes_left(store.request)
+    row_bytes = sum(reached.arrays[what].row_bytes for what in values)
+    left, kept = growing.bytes_left(store.request), host_left.kept_for_saving(store.table, before)
+    there = "" if left < 0 else "TensorFlow's allocator has {} bytes left; ".format(left)
+    if store.request.gpu is None:
+        there += host_left.said(kept) + "; "
     return ("{} cannot get more rows: it has {} and needs {}, and there is no memory for {}, of {} bytes each in {} "
             "variables ({}); {}nothing was changed. Leave it more memory, train on more ranks, or save the model now "
             "and go on elsewhere").format(
                 store.label, before, needed, " or ".join(map(str, tried)), row_bytes, len(values),
                 ", ".join(str(getattr(what, "name", name_of(store.table, what) if isinstance(what, str) else what))
-                          for what in values),
-                "" if left < 0 else "TensorFlow's allocator has {} bytes left; ".format(left))
+                          for what in values), there)

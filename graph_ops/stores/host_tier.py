@@ -13,6 +13,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.graph_ops.bridge import tiers
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
+from sok1x.graph_ops.stores import host_left
 from sok1x.graph_ops.stores.base_store import label_of
 from sok1x.graph_ops.stores.host_column import HostColumn
 
@@ -64,12 +65,12 @@ class HostTier:
         self._make_records()
         most = self._table.most_rows
         generous = min(most, max(rows, rows + rows // _GROWS_BY))
+        kept = host_left.kept_for_saving(self._table, given)
         for wanted in (generous, rows):
             more = self._more_bytes(lacking, wanted)
             try:
-                left = available()
-                if more > left:
-                    raise OSError("{} bytes of memory are left".format(left))
+                if not host_left.allows(more, kept, self._world, wanted == rows):
+                    raise OSError(host_left.said(kept))
                 for column in lacking:
                     self._grow(column, wanted, given)
                 return
@@ -145,24 +146,3 @@ def forget_slot(request: Any, table: Any, name: str) -> None:
 
 def _physical() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def available() -> int:
-    """Bytes that the system, and the container that the process is in, can still give without swapping."""
-    left: List[int] = [_NO_LIMIT]
-    with open("/proc/meminfo") as lines:
-        left += [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
-    for limit, used, stat, files in (
-            ("memory.max", "memory.current", "memory.stat", "inactive_file"),
-            ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat",
-             "total_inactive_file")):
-        try:
-            with open("/sys/fs/cgroup/" + limit) as a, open("/sys/fs/cgroup/" + used) as b, \
-                    open("/sys/fs/cgroup/" + stat) as c:
-                most, now = a.read().strip(), int(b.read())
-                idle = [int(line.split()[1]) for line in c if line.split()[0] == files]
-            if most != "max":
-                left.append(int(most) - now + sum(idle))
-        except (OSError, ValueError):
-            continue
-    return max(0, min(left))

@@ -6,7 +6,7 @@ import sok1x as sok
 from sok1x import launch
 from sok1x.graph_ops.bridge import bridge, growing
 from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
-from sok1x.graph_ops.stores import cache_plan, host_tier
+from sok1x.graph_ops.stores import cache_plan, host_left, host_tier
 
 
 def memory_ends():
@@ -74,16 +74,16 @@ def memory_ends():
             assert "its cache has 16 rows, too few" in error.message and "17 more keys" in error.message, error.message
         else:
             raise AssertionError("a batch that is larger than the cache")
-        available, host_tier.available = host_tier.available, lambda: 1000
+        available, host_left.available = host_left.available, lambda: 1000
         try:
             big = sok.DynamicVariable(1 << 14, "uniform", name="big", cache_rows=4)
             looked_up = sok.all2all_dense_embedding(big, keys)
             session.run([variable.initializer for variable in tf.global_variables() if "big" in variable.name])
             session.run(looked_up, {keys: range(size)})
         except tf.errors.ResourceExhaustedError as error:
-            for words in ("embedding table 'big' on rank 0", "1000 bytes of memory are left", "no row was changed"):
+            for words in ("embedding table 'big' on rank 0", "1000 bytes of the host's memory are left", "no row was changed"):
                 assert words in error.message, error.message
         else:
             raise AssertionError("no memory")
         finally:
-            host_tier.available = available
+            host_left.available = available

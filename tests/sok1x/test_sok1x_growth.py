@@ -1,6 +1,7 @@
 """What a growth does besides: it waits for nothing, and is the same where others have a slot at the time."""
 import contextlib
 import os
+import re
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from sok1x.cuda_kernels import backend
 from sok1x.graph_ops.bridge import bridge, growing
 from sok1x.graph_ops.groups import dense_lookup
 from sok1x.graph_ops.operations import local_lookup
+from sok1x.graph_ops.stores import host_left
 from sok1x.graph_ops.stores.hashed_store import HashedStore
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -88,6 +90,44 @@ def pairs(rows, **options):
     places = tf.stack([tf.range(count) // 2, tf.range(count) % 2], axis=1)
     layer = sok.DistributedEmbedding("sum", rows, 3, 1, 2, **options)
     return layer, keys, layer(tf.SparseTensor(places, keys, [(count + 1) // 2, 2]), training=True)
+
+
+def refused_for_saving(train, keys, left):
+    with pytest.raises(tf.errors.ResourceExhaustedError) as error:
+        train(keys)
+    words = r"{} bytes of the host's memory are left, of which (\d+) are kept for saving".format(left)
+    kept = int(re.search(words, error.value.message).group(1))
+    assert 1 << 27 <= kept <= (1 << 27) + (1 << 20), kept
+
+
+def test_a_growth_on_the_host_leaves_what_saving_takes(monkeypatch):
+    """The system promises what it does not have, and kills who writes it: so it is asked how much there is."""
+    with model() as (train, state):
+        # Bytes beside what saving takes; rows that there is room for then, None: the lookup is refused.
+        for keys, besides, rows in (16, 0, 16), (18, 0, None), (18, 100, 18), (60, 100, None), (60, 1 << 20, 72):
+            left, before = (1 << 27) + besides, state()
+            monkeypatch.setattr(host_left, "available", lambda: left)
+            if rows is None:
+                refused_for_saving(train, np.arange(keys), left)
+                after = state()
+                for name in before:
+                    np.testing.assert_array_equal(before[name], after[name])
+            train(np.arange(keys if rows else 16))
+            assert len(state()["EmbeddingVariable"]) == (rows or len(before["EmbeddingVariable"]))
+
+
+def test_rows_behind_a_cache_leave_what_saving_takes(monkeypatch):
+    with model(cache_rows=64) as (train, _):
+        train(np.arange(60))
+        monkeypatch.setattr(host_left, "available", lambda: 1 << 27)
+        batch = 0
+        with pytest.raises(tf.errors.ResourceExhaustedError):
+            for batch in range(1, 10000):
+                train(np.arange(60) + 60 * batch)
+        refused_for_saving(train, np.arange(60) + 60 * batch, 1 << 27)
+        train(np.arange(60) + 60 * (batch - 1))  # what has rows goes on
+        monkeypatch.setattr(host_left, "available", lambda: 1 << 30)
+        train(np.arange(60) + 60 * batch)
 
 
 @pytest.mark.parametrize("lookup", [one_each, pairs])
