@@ -81,7 +81,8 @@ def memory_ends():
             session.run([variable.initializer for variable in tf.global_variables() if "big" in variable.name])
             session.run(looked_up, {keys: range(size)})
         except tf.errors.ResourceExhaustedError as error:
-            for words in ("embedding table 'big' on rank 0", "1000 bytes of the host's memory are left", "no row was changed"):
+            for words in ("embedding table 'big' on rank 0", "1000 bytes of the host's memory are left",
+                          "no row was changed"):
                 assert words in error.message, error.message
         else:
             raise AssertionError("no memory")
