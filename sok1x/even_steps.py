@@ -177,6 +177,10 @@ class EvenSteps:
         """How many samples all ranks have together in this step, for the loss to divide by; eagerly, in the step of the
         batch that was taken last: who takes batches ahead keeps it with each.
 
+        Give it to a `tf.function` as an argument. A function that reads it in its body goes on reading that of the
+        EvenSteps which it was traced with, where another has taken its name since, and is refused once the loop over
+        that one is over.
+
         Summed over the ranks is the first dimension of the batch's dense and ragged tensors, which must be the same in
         all of them; of SparseTensors where there are no others. It comes with the batch and costs nothing.
 
@@ -185,7 +189,8 @@ class EvenSteps:
 
         Raises:
             ValueError: eagerly, before the first batch.
-            tf.errors.InvalidArgumentError: (when run) the batch's tensors differ in their first dimension.
+            tf.errors.InvalidArgumentError: (when run) the batch's tensors differ in their first dimension; or a
+                function that reads it in its body is called where no loop over this EvenSteps is under way.
 
         Example:
             >>> import tensorflow as tf
@@ -200,10 +205,11 @@ class EvenSteps:
         """
         if self._eager is None:
             return self._samples
-        if not self._eager.begun:
+        if self._eager.totals is None:
             raise ValueError("sok1x.EvenSteps: samples: got no batch yet, expected it in the loop over the batches, as "
                              "each step has another number")
-        return _samples(self._eager.totals.read_value(), self._eager.specs)
+        totals = self._eager.totals if tf.executing_eagerly() else self._eager.totals_in_function()
+        return _samples(totals, self._eager.specs)
 
 
 def _refuse_eagerly(batches: Any, name: str) -> None:

@@ -88,6 +88,34 @@ def check_kinds():
     assert list(steps) == [], "an iterator has one epoch"
 
 
+def check_functions():
+    """One that reads `samples` in its body has those of the EvenSteps which it was traced with, in its loops alone."""
+    size = launch.current().size
+    steps, count = sok.EvenSteps(tf.data.Dataset.range(3).batch(2)), tf.function(lambda: steps.samples)
+
+    def over():
+        refused(tf.errors.InvalidArgumentError, "whose loop is over, expected one that is gone through", count)
+
+    for _ in range(2):
+        assert [int(count()) for _ in steps] == [2 * size, size] and int(steps.samples) == size
+        over()
+    for _ in steps:
+        break
+    over()
+    held = iter(steps)
+    next(held)
+    assert [int(count()) for _ in steps] == [2 * size, size] and int(count()) == size  # one of two loops is over
+    with tf.Graph().as_default() as graph:  # a loop is let go anywhere
+        del held
+    assert not graph.get_operations()
+    over()
+    traced, steps = steps, sok.EvenSteps(tf.data.Dataset.range(3).batch(1))
+    for _ in steps:
+        over()
+        assert int(steps.samples) == size
+    assert [int(count()) for _ in traced] == [2 * size, size]
+
+
 def check_refusals():
     steps = sok.EvenSteps(tf.data.Dataset.range(4).batch(2))
     refused(ValueError, "got no batch yet", lambda: steps.samples)
@@ -109,6 +137,7 @@ def main():
     for function in (lambda step: step, lambda step: tf.function(step, autograph=False)):
         check_training(seed, function)
     check_kinds()
+    check_functions()
     check_refusals()
     sys.stdout.write("ok\n")
 
