@@ -18,6 +18,7 @@ _UNCHANGED = {"shape": (), "initializer": (), "trainable": (None, True), "valida
               "synchronization": (None, tf.VariableSynchronization.AUTO),
               "aggregation": (None, tf.VariableAggregation.NONE)}
 Make = Callable[[str, Any], EmbeddingVariable]
+_one_at_a_time = threading.RLock()  # an initializer may ask for a table of its own
 
 
 def get(name: str, make: Make, reuse: Any = None, dtype: Any = None) -> EmbeddingVariable:
@@ -65,7 +66,9 @@ def get(name: str, make: Make, reuse: Any = None, dtype: Any = None) -> Embeddin
 
         def ours(name: str, *values: Any, **options: Any) -> EmbeddingVariable:
             options.update(zip(_POSITIONAL, values))
-            return _got(name, make, options, given)
+            # Of two threads that ask for one name at once, eagerly, the second finds what the first makes.
+            with _one_at_a_time:
+                return _got(name, make, options, given)
 
         return ours(name, **given) if asked is None else asked(getter=ours, name=name, **given)
 
@@ -78,9 +81,12 @@ def get(name: str, make: Make, reuse: Any = None, dtype: Any = None) -> Embeddin
 
 def _got(name: str, make: Make, options: Dict[str, Any], given: Dict[str, Any]) -> EmbeddingVariable:
     """options: what is asked for; given: what the variable scope's custom_getter, if it has one, was told."""
-    variables, reuse = variable_scope._get_default_variable_store()._vars, options.get("reuse")
+    store, reuse = variable_scope._get_default_variable_store(), options.get("reuse")
+    variables = store._vars
+    # That which keeps eager variables, as of a Keras layer, is not the thread's: what is not in it is another's.
+    of_thread = not store._store_eager_variables
     found = variables.get(name)
-    if found is None and reuse and eager.is_on():
+    if found is None and reuse and of_thread and eager.is_on():
         found = _of_another_thread(name)
     _check_dtype(name, options.get("dtype", given.get("dtype")))
     if found is None:
@@ -90,7 +96,8 @@ def _got(name: str, make: Make, options: Dict[str, Any], given: Dict[str, Any]) 
         _check(name, options, given)
         with tf.name_scope(None):  # the name is whole
             found = make(name, options.get("constraint"))
-        found.made_in = weakref.ref(threading.current_thread())
+        if of_thread:
+            found.made_in = weakref.ref(threading.current_thread())
         variables[name] = found
         return found
     if not reuse and tf.executing_eagerly():
