@@ -62,6 +62,10 @@ def test_threads_and_functions_do_not_meet_each_other():
     assert finished.out.count("ok") == 2
 
 
+def test_threads_note_and_run_at_once():
+    assert run_ranks(0, os.path.join(HERE, "program_at_once.py"), timeout=120).out.count("ok") == 1
+
+
 def test_a_summary_is_refused_as_it_would_be_an_op_that_nobody_runs():
     finished = run_ranks(0, """if True:
         import tensorflow as tf

@@ -22,7 +22,7 @@ _PARTS = "_sok1x_parts"  # that of the graph which has {what was asked for: (a f
 _NAME = "_sok1x_name"  # that of a variable which has its name
 _SCOPED = "_sok1x_scoped_name"  # of such a slot: its name with the optimizer's in it
 _BEGINS = "_sok1x_begins"  # that of a slot which has what it begins with
-_naming = threading.RLock()  # of threads that make their tables at once
+_building = threading.RLock()  # threads name, note and build here one at a time; nobody waits for a rank meanwhile
 _body: Any = None
 _session: Optional["EagerSession"] = None
 _known: Dict[str, List[Any]] = {}  # collection -> references to variables
@@ -64,6 +64,12 @@ def refuse_in_function(label: str) -> None:
             "its calls. Call it between calls of the function".format(label))
 
 
+def note_in_function(variable: Any) -> None:
+    """Notes with a table that an op which goes by where its rows are is made in the body of a function, and kept."""
+    if is_on() and not tf.executing_eagerly():
+        variable.is_in_functions = True
+
+
 def container() -> str:
     """The container of the variables of a table that is made now, for `graph_ops.stores.table.Growth`."""
     return growing.EAGER if is_on() else str(tf.get_default_graph()._container)
@@ -77,7 +83,7 @@ def shape(*dimensions: Optional[int]) -> Dict[str, Any]:
 def graph() -> Any:
     """The graph that eager tables name as theirs."""
     global _body
-    with _naming:
+    with _building:
         if _body is None:
             _body = _made()
         return _body.graph
@@ -97,13 +103,14 @@ def room(variable: Any) -> Iterator[None]:
     if not is_on():
         yield
         return
-    body = variable.__dict__.get(_BODY)
-    if body is None:
-        _let_kernels_go()
-        weakref.finalize(variable, _gone.append, None).atexit = False
-        body = variable.__dict__[_BODY] = _made()
-    with body.graph.as_default():
-        yield
+    with _building:  # TensorFlow enters and leaves such a graph for one thread at a time
+        body = variable.__dict__.get(_BODY)
+        if body is None:
+            _let_kernels_go()
+            weakref.finalize(variable, _gone.append, None).atexit = False
+            body = variable.__dict__[_BODY] = _made()
+        with body.graph.as_default():
+            yield
 
 
 def _let_kernels_go() -> None:
@@ -164,16 +171,17 @@ def at(variable: Any) -> Iterator[None]:
 
 def add(variable: Any, *collections: str) -> None:
     """Has an eager variable be known as long as it lives, in collections besides that of all variables."""
-    for name in (tf.GraphKeys.GLOBAL_VARIABLES,) + collections:
-        known = _known.setdefault(name, [])
-        known[:] = [one for one in known if one() is not None]
-        if not any(one() is variable for one in known):
-            known.append(weakref.ref(variable))
+    with _building:
+        for name in (tf.GraphKeys.GLOBAL_VARIABLES,) + collections:
+            known = [one for one in _known.get(name, ()) if one() is not None]
+            if not any(one() is variable for one in known):
+                known.append(weakref.ref(variable))
+            _known[name] = known  # another list: `collected` may be going through the last one
 
 
 def unique_name(name: str) -> str:
     """A name that no eager variable has had yet."""
-    with _naming:
+    with _building:
         return str(graph().unique_name(name))
 
 
@@ -263,18 +271,20 @@ class EagerSession:
 
     def _run(self, where: Any, wanted: List[Any], feeds: Dict[Any, Any]) -> List[Any]:
         """Values of tensors and operations of one graph."""
-        tensors = [one for one in wanted if isinstance(one, tf.Tensor)]
-        parts: Dict[Tuple[Any, ...], Any] = getattr(where, _PARTS, {})
-        setattr(where, _PARTS, parts)
         key = tuple(map(id, feeds)) + (None,) + tuple(map(id, wanted))
-        if key not in parts:
-            if len(parts) >= _MOST_PARTS:
-                parts.clear()
-            # What is fetched and fed is kept, so that no other has its id.
-            operations = [one for one in wanted if isinstance(one, tf.Operation)]
-            parts[key] = getattr(where, _BODY).prune(list(feeds), [tensors, operations]), list(feeds), wanted
+        with _building:
+            parts: Dict[Tuple[Any, ...], Any] = getattr(where, _PARTS, {})
+            setattr(where, _PARTS, parts)
+            if key not in parts:
+                if len(parts) >= _MOST_PARTS:
+                    parts.clear()
+                # What is fetched and fed is kept, so that no other has its id.
+                tensors = [one for one in wanted if isinstance(one, tf.Tensor)]
+                operations = [one for one in wanted if isinstance(one, tf.Operation)]
+                parts[key] = getattr(where, _BODY).prune(list(feeds), [tensors, operations]), list(feeds), wanted
+            run = parts[key][0]
         with tf.init_scope():
-            values, _ = parts[key][0](*[tf.constant(value, feed.dtype) for feed, value in feeds.items()])
+            values, _ = run(*[tf.constant(value, feed.dtype) for feed, value in feeds.items()])
         given = iter([value.numpy() for value in values])
         return [next(given) if isinstance(one, tf.Tensor) else None for one in wanted]
 
