@@ -108,4 +108,5 @@ def assign(variable: Any, keys: Any, values: Any) -> tf.Operation:
                              "[n, {}]".format(keys.shape, values.shape, variable.table.name, table.dim))
         if keys.dtype == tf.int32:
             keys = tf.cast(tf.cast(keys, table.key_dtype), tf.int64)  # as lookups have them
+        eager.note_in_function(variable)
         return assign_rows.assign(variable.table_variables, keys, tf.cast(values, table.dtype))

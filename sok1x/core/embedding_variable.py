@@ -63,7 +63,10 @@ class EmbeddingVariable(StampedVariable):
         leaves_before_save: what runs before the table is saved and has rows leave; None: nothing does.
         leave: given the table, makes another such where it is called; None likewise.
         is_looked_up: whether a lookup of all ranks' rows has been made.
-        made_in: a weak reference to the thread that has made it under a variable scope; else None.
+        is_in_functions: whether an op that assigns, saves or restores rows is in the body of a function, in eager
+            execution.
+        made_in: a weak reference to the thread that has made it under a variable scope; else None, as in an
+            `EagerVariableStore`.
         changed: (since, keys, values) of `sok.incremental_dump` in a finalized graph: a scalar placeholder and two
             tensors.
         step_at: (time, step) of `sok.incremental_model_dump`: a scalar placeholder and a scalar tensor.
@@ -92,6 +95,7 @@ class EmbeddingVariable(StampedVariable):
     leaves_before_save: Optional[tf.Tensor] = None
     leave: Optional[Callable[[Any], tf.Tensor]] = None
     is_looked_up = False
+    is_in_functions = False
     made_in: Any = None
     start: Optional[table_parts.StartVariable] = None
 

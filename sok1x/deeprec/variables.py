@@ -10,7 +10,7 @@ from sok1x import launch
 from sok1x.core.options import initializers
 from sok1x.core.options.given_numbers import integer
 from sok1x.core.tables import scoped_tables
-from sok1x.deeprec import leaving, meaning, stepping
+from sok1x.deeprec import kept_ops, leaving, meaning, stepping
 from sok1x.dump_load import transfers
 from sok1x.dynamic_variable import DynamicVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import Variable
@@ -53,15 +53,18 @@ class EmbeddingVariable(DynamicVariable):
 
     @property
     def target_gpu(self) -> int:
-        """Which rank has all rows; -1: row k is on rank k % N. It may be set before the first lookup.
+        """Which rank has all rows; -1: row k is on rank k % N.
+
+        It may be set before the first lookup, and before anything that assigns, saves or restores rows is made: best
+        where the table is.
 
         Returns:
             -1, or a rank.
 
         Raises:
             TypeError: (when set) it is no integer.
-            ValueError: (when set) there is no such rank, or the table is looked up already, or, eagerly,
-                has rows.
+            ValueError: (when set) there is no such rank, or the table is looked up already; or there is a `sok.assign`,
+                a Saver or a manager of it in the graph, or in a function's body; or, eagerly, it has rows.
 
         Example:
             >>> import tensorflow as tf
@@ -89,6 +92,15 @@ class EmbeddingVariable(DynamicVariable):
         if self.is_looked_up:
             raise ValueError("{}: target_gpu: got {} for a table that is looked up already, expected it before the "
                              "first lookup".format(label, rank))
+        if self._in_graph_mode:
+            op = kept_ops.first(self)
+            kept = op and "op '{}'".format(op)
+        else:
+            kept = "an op in a tf.function" if self.is_in_functions else None
+        if kept:  # it would go on by the old one
+            raise ValueError("{}: target_gpu: got {} for a table whose rows {} assigns, saves or restores, expected it "
+                             "before any such op (of sok.assign, a Saver, a manager): set it where the table is made"
+                             .format(label, rank, kept))
         if not self._in_graph_mode:
             with tf.init_scope():
                 there = int(self.rows_in_use())

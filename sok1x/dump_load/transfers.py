@@ -15,6 +15,7 @@ from sok1x.dump_load.slot_names import Slots
 from sok1x.graph_ops.bridge.tensorflow_versions import tf_ops
 from sok1x.graph_ops.transfer import shard_transfer
 
+SAVE, LOAD = "dump_shard", "load_dumped_shard"  # the ops' names, in the scope of the table's
 _KEPT_BY = "_sok1x_dump_transfers"
 
 
@@ -78,6 +79,6 @@ def _make(variable: EmbeddingVariable, slots: Slots) -> Tuple[Transfer, Transfer
             stack.enter_context(place)
         for place in (tf.control_dependencies(None), tf.device(None), tf_ops.name_scope(variable.table.name + "/")):
             stack.enter_context(place)
-        made = (Transfer(state, shard_transfer.save, "dump_shard"),
-                Transfer(state, shard_transfer.load, "load_dumped_shard"))
+        made = (Transfer(state, shard_transfer.save, SAVE),
+                Transfer(state, shard_transfer.load, LOAD))
     return made

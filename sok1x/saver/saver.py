@@ -5,6 +5,7 @@ from typing import Any, List, Union
 import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint.files import former_names, urls
+from sok1x.core.eagerly import eager
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.graph_ops.stores import stamps
 from sok1x.graph_ops.stores.table import Table
@@ -201,6 +202,7 @@ def _variables(method: str, variable: Any) -> TableVariables:
     if variable.table.dtype != "float32":
         raise TypeError("{}: embedding_variable: got '{}' of {}, and SOK 1.x's files have rows of float32; use "
                         "sok1x.dump and sok1x.load".format(method, variable.table.name, variable.table.dtype))
+    eager.note_in_function(variable)
     return variable.table_variables
 
 

@@ -2,6 +2,7 @@
 import glob
 import os
 import threading
+import time
 
 import numpy as np
 import tensorflow as tf
@@ -10,6 +11,7 @@ from refusals import refused
 import sok1x as sok
 from sok1x import deeprec
 from sok1x.checkpoint.errors import CheckpointError
+from sok1x.core.tables import scoped_tables
 
 TRAINED = [4, 5]  # of keys 0 to 5, each with a row of [key / 5, 0]
 
@@ -99,6 +101,13 @@ def check_target_gpu(world, folder):
             lambda: setattr(filled, "target_gpu", 0))
 
 
+    traced, folder = deeprec.get_embedding_variable("traced", 2), os.path.join(folder, "traced")
+    kept = tf.function(lambda: sok.Saver().restore_from_file(traced, folder), autograph=False)
+    kept.get_concrete_function()
+    refused(ValueError, "whose rows an op in a tf.function assigns, saves or restores",
+            lambda: setattr(traced, "target_gpu", 0))
+
+
 def check_reuse():
     """Of a scope TensorFlow forgets it eagerly."""
     def get(**reuse):
@@ -112,6 +121,54 @@ def check_reuse():
     assert traced("ads/shared")[0] is table and traced("ads/of_function")[0] is not table
 
 
+def check_reuse_at_once():
+    """The second of two threads finds what the first is making."""
+    begun, found = threading.Event(), []
+
+    def make(name, constraint):
+        begun.set()
+        time.sleep(0.3)
+        return sok.DynamicVariable(2, name=name)
+
+    def get():
+        found.append(scoped_tables.get("at_once", make, tf.compat.v1.AUTO_REUSE))
+
+    in_threads(get, get, between=begun.wait)
+    assert found[0] is found[1]
+
+
+def check_stores():
+    """A layer's own: its tables are of no other, whichever thread calls it, and it finds none that are not its own."""
+    class Layer(tf.keras.layers.Layer):
+        @tf.compat.v1.keras.utils.track_tf1_style_variables
+        def call(self, keys):
+            self.table = deeprec.get_embedding_variable("of_store", 2, initializer=1.0)
+            return deeprec.group_embedding_lookup([self.table], [keys])[0]
+
+    layers, keys = [Layer() for _ in range(3)], tf.constant([7], tf.int64)
+    layers[0](keys)
+    layers[1](keys)
+    in_threads(lambda: layers[2](keys))
+    tables = [layer.table for layer in layers]
+    assert len({id(table) for table in tables}) == 3
+    for layer in layers[::-1]:
+        in_threads(lambda layer=layer: layer(keys))
+    assert all(layer.table is table for layer, table in zip(layers, tables))
+    refused(ValueError, "'of_store': there is none", lambda: deeprec.get_embedding_variable("of_store", 2, reuse=True))
+    found = []
+    in_threads(lambda: found.append(deeprec.get_embedding_variable("of_store", 2, reuse=tf.compat.v1.AUTO_REUSE)))
+    assert not any(found[0] is table for table in tables)
+
+
+def in_threads(*calls, between=lambda: None):
+    threads = [threading.Thread(target=call) for call in calls]
+    for thread in threads:
+        thread.start()
+        between()
+    for thread in threads:
+        thread.join()
+
+
 def traced(name):
     """The tables that two traces of a function have made, or found: in two threads, as each has a variable store."""
     found = []
@@ -122,9 +179,7 @@ def traced(name):
         return deeprec.group_embedding_lookup(found[-1:], [keys])[0]
 
     for keys in [7], [7, 8]:
-        thread = threading.Thread(target=look_up, args=[tf.constant(keys, tf.int64)])
-        thread.start()
-        thread.join()
+        in_threads(lambda keys=keys: look_up(tf.constant(keys, tf.int64)))
     assert len(found) == 2 and found[0] is found[1], found
     return found
 
@@ -134,3 +189,5 @@ def check(world, folder):
     check_leaving(world, folder)
     check_target_gpu(world, folder)
     check_reuse()
+    check_reuse_at_once()
+    check_stores()

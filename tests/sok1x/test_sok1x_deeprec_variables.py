@@ -194,6 +194,45 @@ def test_target_gpu_after_a_lookup_in(inside):
     others.target_gpu = 0
 
 
+@pytest.mark.parametrize("make, op", [
+    (lambda items, folder: sok.assign(items, [7], [[1.0, 2.0]]), "assign/assign_rows"),
+    (lambda items, folder: tf.cond(
+        tf.placeholder_with_default(True, []),
+        lambda: tf.group(sok.assign(items, [7], [[1.0, 2.0]])), tf.no_op), "cond/assign/assign_rows"),
+    (lambda items, folder: tf.train.Saver(), "save_shard"),
+    (lambda items, folder: sok.CheckpointManager(folder), "save_shard"),
+    (lambda items, folder: sok.Saver().restore_from_file(items, folder), "restore_from_file"),
+    (lambda items, folder: sok.Saver().dump_to_file(items, folder), "dump_to_file"),
+    (lambda items, folder: sok.Saver().load_embedding_values(items, tf.ones([3, 2])), "load_embedding_values")],
+    ids=["assign", "branch", "tf.train.Saver", "manager", "restore", "dump", "values"])
+def test_target_gpu_after_an_op_that_goes_by_place(make, op, tmp_path):
+    tf.disable_control_flow_v2()
+    items = deeprec.get_embedding_variable("items", 2)
+    make(items, str(tmp_path))
+    with pytest.raises(ValueError, match="target_gpu: got 0 for a table whose rows op '{}' assigns, saves".format(op)):
+        items.target_gpu = 0
+    items.target_gpu = -1  # as it is
+
+
+def test_target_gpu_after_what_does_not_go_by_place(tmp_path):
+    others = deeprec.get_embedding_variable("others", 2)
+    sok.assign(others, [7], [[1.0, 2.0]])
+    items = deeprec.get_embedding_variable("items", 2, initializer=3.0)
+    looks = [sok.export(items)[0], sok.table_stats(items), items.rows_in_use(), items.total_count(), items.read_value()]
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        session.run(looks)
+        sok.dump(str(tmp_path), [items])
+        for rank in (0, -1, 0):
+            items.target_gpu = rank
+        rows, = deeprec.group_embedding_lookup([items], [[7]])
+        assert session.run(rows).tolist() == [[3, 3]]
+        sok.dump(str(tmp_path), [items])
+        session.run(sok.assign(items, [7], [[0.0, 0.0]]))
+        sok.load(str(tmp_path), [items])
+        assert session.run(rows).tolist() == [[3, 3]]
+
+
 @pytest.mark.parametrize("arguments, kind, words", [
     (dict(ev_option=Option(ht_type="dense_hash_map_lockless")), ValueError, "ht_type: got 'dense_.*no counterpart"),
     (dict(ev_option=Option(ht_partition_num=7)), ValueError, "ht_partition_num: got 7.*no counterpart"),
