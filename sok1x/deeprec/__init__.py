@@ -15,6 +15,7 @@ What users call:
 What is behind them:
     meaning             what becomes of options
     leaving             rows that leave when a table is saved
+    kept_ops            ops that go by where a table's rows are
     lookups             what group lookups and feature columns rest on
     stepping            TensorFlow's optimizers as they are on tables
     averaging           gradients averaged in whichever optimizer

@@ -6,11 +6,12 @@ from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.dump_load import transfers
 from sok1x.graph_ops.bridge import op_types
 
-_BY_PLACE = ("operations.", "transfer.")  # rooms of the operations that ask for it
+# Operations that ask which rank has which rows, by the beginnings of their names; of lookups the table knows itself.
+_BY_PLACE = ("operations.assign_rows.", "transfer.")
 
 
 def first(variable: EmbeddingVariable) -> Optional[str]:
-    """The first op in a graph that assigns, saves, restores or looks up rows of a table.
+    """The first op in a graph that assigns, saves or restores rows of a table.
 
     Args:
         variable: the table, of a graph.

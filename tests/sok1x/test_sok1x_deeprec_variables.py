@@ -214,6 +214,17 @@ def test_target_gpu_after_an_op_that_goes_by_place(make, op, tmp_path):
     items.target_gpu = -1  # as it is
 
 
+@pytest.mark.parametrize("options", [
+    dict(evict_option=deeprec.GlobalStepEvict(3)), dict(evict_option=deeprec.L2WeightEvict(0.5)),
+    dict(filter_option=deeprec.CounterFilter(2)), dict(storage_option=deeprec.StorageOption(config_pb2.HBM_DRAM))],
+    ids=["steps", "norms", "filter", "hybrid"])
+def test_target_gpu_of_a_table_that_has_ops_of_its_own(options):
+    items = deeprec.get_embedding_variable("items", 2, ev_option=Option(**options))
+    for rank in (0, -1, 0):
+        items.target_gpu = rank
+    assert items.mode == "localized:0"
+
+
 def test_target_gpu_after_what_does_not_go_by_place(tmp_path):
     others = deeprec.get_embedding_variable("others", 2)
     sok.assign(others, [7], [[1.0, 2.0]])
