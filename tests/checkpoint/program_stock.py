@@ -208,6 +208,32 @@ def own_mixed(folder, rank, ranks):
         tf.train.NewCheckpointReader(former).get_variable_to_shape_map()) == {"sok1x/save"}
 
 
+def own_otherwise(folder, rank, ranks):
+    """Each rank's own path, to a table whose rows are dealt out otherwise; what has no note of that is taken."""
+    mine, keys = "{}/otherwise-{}".format(folder, rank), np.arange(6)
+    for mode in (None, "localized:1", "without", None):
+        for name in (None, "renamed"):
+            with tf.Graph().as_default(), tf.Session() as session:
+                sok.init()
+                table = sok.DynamicVariable(1, "0", name="dealt", init_capacity=8,
+                                            mode=None if mode == "without" else mode)
+                found = sok.all2all_dense_embedding(table, tf.constant(keys), training=False)[:, 0]
+                put = sok.assign(table, tf.constant(keys[rank::ranks]), tf.ones([3, 1]))
+                saver, path = tf.train.Saver({name: table} if name else None), mine + (name or "")
+                session.run(tf.global_variables_initializer())
+                if mode == "localized:1":
+                    refused(MismatchError, lambda: saver.restore(session, path), "table 'dealt' on rank ",
+                            "got rows that were dealt out otherwise (by key) from " + path,
+                            "expected them all rows on rank 1", "sok.CheckpointManager")
+                elif mode is None and not os.path.exists(path + ".index"):
+                    session.run(put)
+                    saver.save(session, path)
+                else:
+                    saver.restore(session, without(path, "sok1x/placements") if mode else path)
+                    assert session.run(found).tolist() == [1] * 6, mode
+    yield
+
+
 def remembering(folder, rank, ranks):
     """Each rank's own path, to tables that remember keys that left, and did not when they were saved, and back."""
 

@@ -5,7 +5,8 @@ import pytest
 from ranks import run_ranks
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-CASES = {"program_stock.py": ("paths", "parts", "reads", "swapping", "own", "own_mixed", "remembering", "failures"),
+CASES = {"program_stock.py": ("paths", "parts", "reads", "swapping", "own", "own_mixed", "own_otherwise", "remembering",
+                              "failures"),
          "program_stock_hooks.py": ("clocks", "keras", "one_model_dir", "supervisors", "rank_0_alone", "urls")}
 
 

@@ -89,7 +89,8 @@ def check_target_gpu(world, folder):
             tf.train.Checkpoint(table=other).read(path)
             assert keys_of(other) == keys
         else:
-            refused(CheckpointError, "got rows of", lambda: tf.train.Checkpoint(table=other).read(path))
+            refused(CheckpointError, "got rows that were dealt out otherwise",
+                    lambda: tf.train.Checkpoint(table=other).read(path))
     for used in (table, deeprec.get_embedding_variable("evaluated", 2)):
         sok.all2all_dense_embedding(used, tf.constant([7], tf.int64), training=False)
         with_other = -1 if used is table else 0

@@ -166,6 +166,37 @@ def check_own_paths(model, world, folder):
     expect_equal(values, model.values())
 
 
+def check_otherwise(world, folder):
+    """A table whose rows are dealt out otherwise takes none; the same, of which some have other ranks' keys, does."""
+    path, keys = os.path.join(folder, "otherwise"), tf.range(6, dtype=tf.int64)
+    table = sok.DynamicVariable(dimension=1, init_capacity=2, initializer="ones")
+    read = tf.nn.embedding_lookup(table, keys + world.rank)  # this rank's own rows, of whichever keys
+    table.assign_add(tf.ones_like(table))
+    static = sok.Variable(np.ones([world.size, 1], np.float32))
+    tf.train.Checkpoint(table=table, static=static).write(path)
+    table.assign_add(tf.ones_like(table))
+    later = tf.train.Checkpoint()
+    for again in table, sok.DynamicVariable(dimension=1, init_capacity=2, initializer="ones"):
+        tf.train.Checkpoint(table=again).read(path)
+        assert (tf.nn.embedding_lookup(again, keys + world.rank).numpy() == read.numpy() + 1).all()
+    later.read(path)
+    later.table = sok.DynamicVariable(dimension=1, init_capacity=2, initializer="ones")
+    assert (tf.nn.embedding_lookup(later.table, keys + world.rank).numpy() == read.numpy() + 1).all()
+    if world.size == 1:
+        return
+    for mode, attribute in ("localized:0", "table"), ("localized:1", "table"), ("localized:1", "static"):
+        other = sok.DynamicVariable(dimension=1, mode=mode) if attribute == "table" else sok.Variable(
+            np.ones([world.size, 1], np.float32), mode=mode)
+        later = tf.train.Checkpoint()
+        later.read(path).expect_partial()
+        for restore in (lambda: tf.train.Checkpoint(**{attribute: other}).read(path),
+                        lambda: setattr(later, attribute, other)):
+            before = other.numpy()
+            expect_error(MismatchError, ["got rows that were dealt out otherwise (by key) from ",
+                                         "expected them all rows on rank " + mode[-1]], restore)
+            expect_equal([before], [other.numpy()])
+
+
 def check_urls(model, world, folder):
     """A file:// URL is a path; of others ranks could not see what they write together."""
     folder = os.path.join(folder, "by_url")
@@ -240,6 +271,7 @@ def check_all(world, random, folder):
         model = Model(kind)
         manager = check_manager(model, world, random, folder, kind)
     check_own_paths(model, world, folder)
+    check_otherwise(world, folder)
     check_urls(model, world, folder)
     check_keras(world, random, folder)
     if world.size > 1:

@@ -4,9 +4,10 @@ import types
 import numpy as np
 import pytest
 
-from sok1x.core.frameworks import weights_owner
+from sok1x.core.frameworks import placement_notes, weights_owner
+from sok1x.graph_ops.stores.placement import Placement
 
-TABLE = types.SimpleNamespace(index=[object()], table=types.SimpleNamespace(name="ads"))
+TABLE = types.SimpleNamespace(index=[object()], table=types.SimpleNamespace(name="ads", placement=Placement()))
 
 
 def index(rows):
@@ -18,7 +19,8 @@ def index(rows):
 
 def in_world(monkeypatch, world):
     """To this module alone: the process may have an executor, which asks its launch too."""
-    monkeypatch.setattr(weights_owner, "launch", types.SimpleNamespace(current=lambda: world))
+    for module in (weights_owner, placement_notes):
+        monkeypatch.setattr(module, "launch", types.SimpleNamespace(current=lambda: world))
 
 
 def on(monkeypatch, rank, size):
@@ -38,10 +40,12 @@ def test_what_is_given_back(monkeypatch, rank, size):
     on(monkeypatch, rank, size)
     rows, given = np.ones(3), index(5)
     values = noted([rows, given])
-    assert values[0] is rows and (given == index(5)).all() and (values[1][:7] == given[:7]).all()
-    assert values[1][7, 0] not in (-1, 0) and (values[1][:, 1] == given[:, 1]).all()
+    same = 7 if size == 1 else 6  # before the notes
+    assert values[0] is rows and (given == index(5)).all() and (values[1][:same] == given[:same]).all()
+    assert not np.isin(values[1][same:, 0], (-1, 0)).any() and (values[1][:, 1] == given[:, 1]).all()
     back = expected(values)
-    assert back[0] is rows and (back[1][:7] == given[:7]).all() and back[1][7].tolist() == [0, -1]
+    assert back[0] is rows and (back[1][:same] == given[:same]).all()
+    assert back[1][same:].tolist() == [[0, -1]] * (8 - same)
     assert (noted(back)[1] == values[1]).all()
 
 
@@ -52,6 +56,24 @@ def test_what_another_has_given(monkeypatch, rank, size):
     on(monkeypatch, 1, 2)
     with pytest.raises(ValueError, match="'ads'.* on rank {} of {}, expected that of rank 1 of 2".format(rank, size)):
         expected(values)
+
+
+@pytest.mark.parametrize("then, now, words", [
+    (None, 1, r"'ads' on rank 1: .*\(by key\).* expected them all rows on rank 1"),
+    (0, None, r"'ads' on rank 1: .*\(all rows on rank 0\).* expected them by key"),
+    (65534, 1, r".*\(all rows on rank 65534\).* expected them all rows on rank 1")])
+def test_rows_that_were_dealt_out_otherwise(monkeypatch, then, now, words):
+    on(monkeypatch, 1, 2)
+    monkeypatch.setattr(TABLE.table, "placement", Placement(then))
+    values = noted([np.ones(3), index(5)])
+    assert (expected(values)[1][:6] == index(5)[:6]).all()
+    earlier = [values[0], np.where(np.arange(8)[:, None] == 6, index(5), values[1])]  # of a sok1x without such notes
+    monkeypatch.setattr(TABLE.table, "placement", Placement(now))
+    with pytest.raises(ValueError, match="set_weights: table " + words):
+        expected(values)
+    assert (expected(earlier)[1][:7] == index(5)[:7]).all()
+    full = noted([np.ones(3), index(7)])  # there is place for one note
+    assert (expected(full)[1][:7] == index(7)[:7]).all()
 
 
 def test_what_has_no_note(monkeypatch):

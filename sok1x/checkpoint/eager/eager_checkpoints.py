@@ -12,7 +12,7 @@ import contextlib
 import copy
 import inspect
 import os
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Dict, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -26,7 +26,7 @@ from sok1x.checkpoint.session.tables import let_leave
 from sok1x.checkpoint.session.talk import talk
 from sok1x.core.eagerly import eager
 from sok1x.core.embedding_variable import EmbeddingVariable
-from sok1x.core.frameworks import wrapping
+from sok1x.core.frameworks import placement_notes, wrapping
 from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge.tensorflow_versions import (
     checkpoint_management,
@@ -51,6 +51,7 @@ def watch() -> None:
             (checkpoint_objects.TrackableSaver, "_gather_serialized_tensors", _marked),
             (checkpoint_objects.TrackableSaver, "restore", eager_restoring.restored),
             (checkpoint_restore.CheckpointPosition, "restore", eager_restoring.restored_later),
+            (checkpoint_restore.CheckpointPosition, "gather_ops_or_named_saveables", eager_restoring.gathered),
             (checkpoint_objects._CheckpointRestoreCoordinator, "__init__", eager_restoring.begun),
             (checkpoint_objects._NameBasedRestoreCoordinator, "__init__", eager_restoring.begun),
             (checkpoint_objects.Checkpoint, "restore", eager_restoring.restored_counting),
@@ -72,13 +73,19 @@ def _marked(stock: Callable[..., Any]) -> Callable[..., Any]:
             with tf.device("/cpu:0"):
                 gathered[0].setdefault(None, {}).update({
                     one_rank.MARK: tf.constant([mark.rank, mark.ranks], tf.int64),
-                    one_rank.TOKEN: tf.constant(mark.token)})
+                    one_rank.TOKEN: tf.constant(mark.token),
+                    placement_notes.NAME: tf.constant(placement_notes.text_of(_rows_in(gathered[0])))})
         elif eager_places.here()[1] > 1 and eager_places.shards(self):
             raise CheckpointError(
                 "On several ranks tables are saved by the methods of tf.train.Checkpoint itself, or of a "
                 "tf.train.CheckpointManager; " + eager_places.ANY_NUMBER)
         return gathered
     return gather
+
+
+def _rows_in(serialized: Any) -> Dict[str, EmbeddingVariable]:
+    """Tables, by what their rows are called in a checkpoint, of what TensorFlow has gathered."""
+    return {name: one for one, values in serialized.items() if isinstance(one, EmbeddingVariable) for name in values}
 
 
 def _written(stock: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,6 +14,7 @@ from sok1x.checkpoint.files import prefixes
 from sok1x.checkpoint.session.restoring import REPLACED
 from sok1x.checkpoint.session.talk import talk
 from sok1x.core.embedding_variable import EmbeddingVariable
+from sok1x.core.frameworks import placement_notes
 from sok1x.core.tables import shard_variable
 from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge import joined
@@ -108,6 +109,27 @@ def restored_later(stock: Callable[..., Any]) -> Callable[..., Any]:
     return restore
 
 
+def gathered(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """In place of CheckpointPosition.gather_ops_or_named_saveables, asked of each object that has values to read."""
+    def gather(self: Any) -> Any:
+        if isinstance(self.trackable, EmbeddingVariable) and tf.executing_eagerly() and eager_places.here()[1] > 1:
+            _expect_dealt_out(self, self.trackable)
+        return stock(self)
+    return gather
+
+
+def _expect_dealt_out(position: Any, table: EmbeddingVariable) -> None:
+    """Raises MismatchError where a table's rows, for which a CheckpointPosition stands, were dealt out otherwise."""
+    restore = position.checkpoint
+    prefix = restore.save_path_string
+    if restore not in _notes:
+        _notes[restore] = placement_notes.in_checkpoint(tf.train.NewCheckpointReader(prefix))
+    for one in position.object_proto.attributes:
+        complaint = placement_notes.complaint(table, _notes[restore].get(one.checkpoint_key), prefix)
+        if complaint is not None:
+            raise MismatchError(complaint)
+
+
 @contextlib.contextmanager
 def _read_later(position: Any, save: "_Save") -> Iterator[None]:
     """Inside, TensorFlow reads values of what has been made after a restore."""
@@ -183,6 +205,7 @@ class _Save(NamedTuple):
 # {TensorFlow's of a restore: _Save}, for what is made later is read later; and those that have failed then.
 _saves: Any = weakref.WeakKeyDictionary()
 _failed: Any = weakref.WeakSet()
+_notes: Any = weakref.WeakKeyDictionary()  # {TensorFlow's of a restore: how rows were dealt out there}
 
 
 def _load_one(stock: Callable[..., Any], saver: Any, prefix: str, options: Any, mark: Optional[List[Any]]) -> Any:

@@ -5,15 +5,10 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tu
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x import launch
-from sok1x.checkpoint.errors import MismatchError
 from sok1x.checkpoint.session.tables import tables_of
 from sok1x.core.eagerly import eager, eager_slots
 from sok1x.core.embedding_variable import EmbeddingVariable
-from sok1x.graph_ops.bridge.tensorflow_versions import gen_resource_variable_ops, resource_variable_ops
 from sok1x.graph_ops.stores.step_at import time_of_restore
-
-_SLOTS_AT_ONCE = 1 << 20  # of an index, 16 MB
 
 
 class _Before(NamedTuple):
@@ -34,9 +29,6 @@ def noted(restored: Iterable[EmbeddingVariable]) -> Iterator[None]:
                       eager_slots.keys_of_rows(table) if slots.get(id(table)) else None) for table in tables]
     yield
     for table, then in zip(tables, before):
-        if _restore_of(table) > then.restore:
-            _expect_own_keys(table)
-    for table, then in zip(tables, before):
         time, step = table.step_at
         eager.session().run(step, {time: time_of_restore(then.clock)})
         eager_slots.note_restored(table)
@@ -46,27 +38,6 @@ def noted(restored: Iterable[EmbeddingVariable]) -> Iterator[None]:
             memory.assign(tf.zeros_like(memory))  # what left here before is not what has left
     _begin_others([(table, then) for table, then in zip(tables, before)
                    if then.keys is not None and _restore_of(table) > then.restore])
-
-
-def _expect_own_keys(table: EmbeddingVariable) -> None:
-    """Raises MismatchError where a table has got rows of keys of another rank: they were dealt out otherwise."""
-    world = launch.current()
-    if world is None or world.size == 1 or not table.index:
-        return
-    index, placement = table.index[0].handle, table.table.placement
-    slots = int(resource_variable_ops.variable_shape(index)[0])
-    for begin in range(0, slots, _SLOTS_AT_ONCE):
-        some = tf.range(begin, min(begin + _SLOTS_AT_ONCE, slots))
-        keys, rows = gen_resource_variable_ops.resource_gather(index, some, dtype=tf.int64).numpy().T
-        others = keys[(rows >= 0) & (placement.owners(keys, world.size) != world.rank)]
-        if others.size:
-            raise MismatchError((
-                "table '{}' on rank {}: got rows of keys from a tf.train.Checkpoint that belong to other ranks here, "
-                "as key {} to rank {}, expected a checkpoint of a table with the same `mode` or `target_gpu` ({}). The "
-                "table has the checkpoint's rows now: restore another one before it is used. sok.CheckpointManager "
-                "and sok.load deal rows out anew").format(
-                    table.table.name, world.rank, others[0], placement.owners(int(others[0]), world.size),
-                    placement.label()))
 
 
 def _begin_others(restored: List[Tuple[EmbeddingVariable, _Before]]) -> None:

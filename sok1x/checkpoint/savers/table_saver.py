@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.checkpoint.errors import CheckpointError
+from sok1x.checkpoint.errors import CheckpointError, MismatchError
 from sok1x.checkpoint.files import folders, prefixes, urls
 from sok1x.checkpoint.savers import (
     agreed_timer,
@@ -37,7 +37,7 @@ from sok1x.checkpoint.session import restored_sessions, slots_anew
 from sok1x.checkpoint.session.dense_saver import VariablesSaver, remove_hooks_folder
 from sok1x.checkpoint.session.tables import TableState, let_leave
 from sok1x.checkpoint.session.talk import talk
-from sok1x.core.frameworks import wrapping
+from sok1x.core.frameworks import placement_notes, wrapping
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.tables import sessions
 from sok1x.graph_ops.bridge import joined
@@ -59,21 +59,28 @@ class TableSaver(tf.train.Saver):
             dense = VariablesSaver(held.dense)
             self._saving = PrefixSaving(held.tables, dense, self._talk)
             self._restoring = PrefixRestoring(held.tables, dense, self._talk)
-            self._token = token = [""]  # of the save at work in which each rank has a path of its own
+            # Of the save at work in which each rank has a path of its own; and how rows are dealt out then.
+            self._token, self._noted = token, noted = [""], ["{}"]
             self._number = session_number()  # of the session
             with tf.device("/cpu:0"):
                 of_save = tf.numpy_function(lambda: token[0], [], tf.string)
+                dealt_out = tf.numpy_function(lambda: noted[0], [], tf.string)
             marks = {one_rank.MARK: SavedOnly(rank_and_ranks(), one_rank.MARK),
-                     one_rank.TOKEN: SavedOnly(of_save, one_rank.TOKEN)}
+                     one_rank.TOKEN: SavedOnly(of_save, one_rank.TOKEN),
+                     placement_notes.NAME: SavedOnly(dealt_out, placement_notes.NAME)}
             marked = dict(self._var_list, **marks) if isinstance(self._var_list, dict) \
                 else list(self._var_list) + list(marks.values())
-            # What it restores is what the shards of a sok1x have that did not remember keys, nor have tokens, and what
-            # one rank has saved.
+            # What it restores is what the shards of a sok1x have that did not remember keys, nor have tokens or notes
+            # of placements, and what one rank has saved.
             memories = [held.name_of(memory) for _, memory in one_rank.memories(held.tables)]
             self._marked = _PlainSaver(marked, sharded=self._sharded, builder=LeavingOut(memories + list(marks)))
 
     def _hashed(self) -> List[TableState]:
         return [table for table in self._held.tables if table.variable.table.hashed]
+
+    def _rows(self) -> Dict[str, Any]:
+        """Its tables' variables, by what they are called in its checkpoints."""
+        return {self._held.name_of(table.variable): table.variable for table in self._held.tables}
 
     @property
     def holds_all_tables(self) -> bool:
@@ -128,7 +135,7 @@ class TableSaver(tf.train.Saver):
                 return self._save_together(sess, prefix, told[0][1], options)
             ranks_paths.expect_one_step([name for _, _, name, *_ in told], [given for _, _, _, given, *_ in told])
             ranks_paths.expect_own(paths, cached)
-            self._token[0] = told[0][4]
+            self._token[0], self._noted[0] = told[0][4], placement_notes.text_of(self._rows())
             with self._with_mark():
                 return self._talk.agree(sess, alone)[world.rank]
 
@@ -166,6 +173,11 @@ class TableSaver(tf.train.Saver):
 
     def _restore_own(self, session: tf.Session, save_path: str, prefix: str) -> None:
         """What this rank has saved for itself, as TensorFlow does it; prefix: the path, an absolute one."""
+        notes = placement_notes.in_checkpoint(tf.train.NewCheckpointReader(prefix))
+        for name, variable in self._rows().items():
+            complaint = placement_notes.complaint(variable, notes.get(name), prefix)
+            if complaint is not None:
+                raise MismatchError(complaint)
         with restored_tables.noted(session, self._held.tables):
             if not one_rank.unsaved_memories(prefix, self._held.tables, self._held.name_of):
                 super().restore(session, save_path)

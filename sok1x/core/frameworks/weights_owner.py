@@ -9,8 +9,10 @@ from typing import Any, Iterable, List, Optional, Tuple
 import numpy as np
 
 from sok1x import launch
+from sok1x.core.frameworks import placement_notes
 
 _NOTE = 0x534F4B31 << 32  # and the rank, and how many there are, 16 bits each
+_PLACEMENT = 0x534F4B32 << 32  # and one more than `placement_notes.note_of`, in another place, as of several ranks
 
 
 def noted(tables: Iterable[Any], variables: List[Any], values: List[Any]) -> List[Any]:
@@ -33,6 +35,8 @@ def noted(tables: Iterable[Any], variables: List[Any], values: List[Any]) -> Lis
             if len(free):
                 values[place] = np.array(values[place])
                 values[place][free[-1], 0] = _NOTE | world.rank << 16 | world.size
+            if len(free) > 1 and world.size > 1:
+                values[place][free[-2], 0] = _PLACEMENT | placement_notes.note_of(table) + 1
     return values
 
 
@@ -47,7 +51,7 @@ def expect_own(tables: Iterable[Any], pairs: List[Tuple[Any, Any]]) -> List[Tupl
         The pairs to assign. What was computed with, as averages of lists are, is no list of a rank's any more.
 
     Raises:
-        ValueError: weights of another rank, or of another number of ranks.
+        ValueError: weights of another rank, of another number of ranks, or of a table with other rows on each rank.
 
     Example:
         >>> from sok1x.core.frameworks import weights_owner
@@ -63,7 +67,7 @@ def expect_own(tables: Iterable[Any], pairs: List[Tuple[Any, Any]]) -> List[Tupl
                 index[_free(index), 0] = 0
                 pairs[place] = pairs[place][0], index
                 continue
-            note = _note_of(index)
+            note, placement = _note_of(index, _NOTE), _note_of(index, _PLACEMENT)
             if note is None:
                 continue
             rank, size = int(index[note, 0]) >> 16 & 0xFFFF, int(index[note, 0]) & 0xFFFF
@@ -72,8 +76,13 @@ def expect_own(tables: Iterable[Any], pairs: List[Tuple[Any, Any]]) -> List[Tupl
                     "set_weights: table '{}': got what get_weights has given on rank {} of {}, expected that of rank "
                     "{} of {}: each rank has its own rows. For another number of ranks save by "
                     "sok.CheckpointManager").format(table.table.name, rank, size, world.rank, world.size))
+            if placement is not None:
+                complaint = placement_notes.complaint(
+                    table, (int(index[placement, 0]) & 0xFFFFFFFF) - 1, "what get_weights has given")
+                if complaint is not None:
+                    raise ValueError("set_weights: " + complaint)
             index = np.array(index)
-            index[note, 0] = 0
+            index[[one for one in (note, placement) if one is not None], 0] = 0
             pairs[place] = pairs[place][0], index
     return pairs
 
@@ -83,8 +92,8 @@ def _free(index: Any) -> np.ndarray:
     return np.flatnonzero(index[:, 1] < 0) if index.ndim == 2 else np.zeros(0, np.int64)
 
 
-def _note_of(index: np.ndarray) -> Optional[int]:
-    """The place of a note; None where there is none."""
+def _note_of(index: np.ndarray, mark: int) -> Optional[int]:
+    """The place of a note with this mark; None where there is none."""
     free = _free(index)
-    found = free[index[free, 0] & ~0xFFFFFFFF == _NOTE]
+    found = free[index[free, 0] & ~0xFFFFFFFF == mark]
     return int(found[-1]) if len(found) else None
