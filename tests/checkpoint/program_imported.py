@@ -60,6 +60,18 @@ def restore(expected):
             dense.restore(session, PREFIX)
             np.testing.assert_array_equal(session.run("dense/kernel:0"),
                                           tf.train.load_checkpoint(PREFIX).get_tensor("dense/kernel"))
+    with tf.variable_scope("other"):
+        kernel = tf.get_variable("kernel", [4, 1])
+    tf.train.init_from_checkpoint(PREFIX, {"dense/kernel": kernel})
+    with tf.Session() as session:
+        session.run(kernel.initializer)
+        np.testing.assert_array_equal(session.run(kernel), tf.train.load_checkpoint(PREFIX).get_tensor("dense/kernel"))
+    estimator, begun = tf.estimator.Estimator(lambda features, labels, mode: None, FOLDER), None
+    try:
+        tf.estimator.experimental.InMemoryEvaluatorHook(estimator, lambda: None).begin()
+    except ValueError as error:
+        begun = str(error)
+    assert begun and "EstimatorSpec" in begun, begun  # TensorFlow's: so it has come as far
     tf.train.get_or_create_global_step()
     sok.DynamicVariable(4, name="its_own")  # beside which the other would be left out
     for begin in lambda: sok.CheckpointManager(FOLDER), sok.CheckpointSaverHook(FOLDER, save_steps=1).begin:

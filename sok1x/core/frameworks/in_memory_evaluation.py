@@ -30,8 +30,8 @@ def watch() -> None:
 def _begin(stock: Callable[..., Any]) -> Callable[..., Any]:
     def begin(self: Any) -> None:
         with_slots = {growing_slots.table_of(variable) for variable in tf.global_variables()}
-        for variable in tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES):
-            table = variable.table
+        variables = tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
+        for table in [one.table for one in variables if hasattr(one, "table")]:  # not of one that came with a MetaGraph
             what = "has rows in host memory" if table.cache is not None else \
                 "grows, and has an optimizer's slots" if table.name in with_slots else None
             if what is not None:

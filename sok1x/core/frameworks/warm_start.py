@@ -1,5 +1,5 @@
 """Initial values that TensorFlow takes from checkpoints: tf.train.init_from_checkpoint, an Estimator's warm start."""
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import tensorflow.compat.v1 as tf
 
@@ -83,11 +83,16 @@ def _without_slots(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 def _table_of_slot(variable: Any) -> Optional[str]:
     """The name of the table of which a variable is an optimizer's slot."""
-    tables = [table for table in tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES) if hasattr(table, "table")]
+    tables = _tables()
     if any(variable is table for table in tables) or not isinstance(variable, ResourceVariable):
         return None
     table = slots.shard_of(variable, tables)
     return str(table.table.name) if table is not None and slots.has_rows_of(variable, table) else None
+
+
+def _tables() -> List[Any]:
+    """The variables of the default graph's tables, without those that came with a MetaGraph."""
+    return [table for table in tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES) if hasattr(table, "table")]
 
 
 def _is_empty(checkpoint: Any, *counts: str) -> bool:
@@ -104,7 +109,7 @@ def _count_beside(name: str) -> str:
 
 def _tables_in(assignment_map: Dict[str, Any]) -> Dict[str, str]:
     """Names in the checkpoint of what is to start tables, or their slots, and the tables' own."""
-    names = {variable.table.name: variable for variable in tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)}
+    names = {variable.table.name: variable for variable in _tables()}
     found = {}
     for saved, asked in assignment_map.items():
         for each in asked if isinstance(asked, list) else [asked]:
@@ -120,8 +125,7 @@ def _tables_in(assignment_map: Dict[str, Any]) -> Dict[str, str]:
 def _tables_in_scopes(assignment_map: Dict[str, Any]) -> Dict[str, str]:
     """Likewise, and of slots, where a scope is to start a scope: {"old/": "new/"}, of which "/" is all."""
     found = {}
-    tables = tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
-    names = {table.table.name: table.table.name for table in tables}
+    names = {table.table.name: table.table.name for table in _tables()}
     names.update({variable.op.name: table for variable in tf.global_variables()
                   for table in [_table_of_slot(variable)] if table is not None})
     for saved, asked in assignment_map.items():
