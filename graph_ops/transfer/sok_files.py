@@ -14,7 +14,6 @@ import zlib
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops.bridge.errors import (
     ABORTED,
@@ -28,6 +27,7 @@ from sok1x.graph_ops.stores.table import Table
 from sok1x.graph_ops.stores.table_variables import Held
 
 NOT_FOUND, PERMISSION_DENIED = 5, 7
+_ALL_TABLES = "global_embedding_variables"  # in which sok1x (core/graph_keys.py) has all tables of a graph
 _CODES = {errno.ENOENT: NOT_FOUND, errno.ENOTDIR: NOT_FOUND, errno.EACCES: PERMISSION_DENIED,
           errno.EPERM: PERMISSION_DENIED, errno.EROFS: PERMISSION_DENIED, errno.ENOSPC: RESOURCE_EXHAUSTED,
           errno.EDQUOT: RESOURCE_EXHAUSTED, errno.EFBIG: RESOURCE_EXHAUSTED, errno.EMFILE: RESOURCE_EXHAUSTED,
@@ -63,7 +63,7 @@ def name_in(folder, table, graph=None):
 
     graph: that of the op which reads them; what another table is called there by now is that one's. None: not known.
     """
-    variables = [] if graph is None else graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)
+    variables = [] if graph is None else graph.get_collection(_ALL_TABLES)
     called = {variable.table.name for variable in variables if hasattr(variable, "table")}
     names = [table.kit_name] + ([] if table.saved_name in called - {table.name} else [table.saved_name])
     there = [name for name in names if any(map(os.path.lexists, paths(folder, name)))]

@@ -158,9 +158,17 @@ def test_a_table_that_is_called_what_a_shared_one_was_begins_for_itself_and_has_
             session.run(saver.restore_from_file(table, str(tmp_path)))
         np.testing.assert_array_equal(session.run(layers), found)
         assert len([name for _, _, files in os.walk(str(tmp_path)) for name in files]) == 4
+        key = sok.feature_column.categorical_column_with_embedding("b", tf.int64)
+        own, = sok.feature_column.shared_embedding_columns([key], 4, shared_embedding_collection_name="kinds")
+        tf.keras.layers.DenseFeatures([own], name="own")({"b": ids})
+        kinds = [one for one in tf.trainable_variables() if hasattr(one, "table")][-1]
+        early.append(saver.restore_from_file(kinds, str(tmp_path / "alone")))
+        apart = sok.Variable(np.ones([2, 4], np.float32), name=kinds.table.saved_name, collections=["mine"])
+        session.run([kinds.initializer, apart.initializer])
+        session.run(saver.dump_to_file(apart, str(tmp_path / "alone")))
         session.run(saver.dump_to_file(tables[1], str(tmp_path / "alone")))
         for restore in early:
-            with pytest.raises(tf.errors.NotFoundError, match="'goods' on rank 0: .*goods_keys.file"):
+            with pytest.raises(tf.errors.NotFoundError, match="'(goods|kinds)' on rank 0: .*(goods|kinds)_keys.file"):
                 session.run(restore)
         tf.train.Saver([tables[1]]).save(session, str(tmp_path / "served"))
         with pytest.raises(CheckpointError, match="no table 'goods' in .*it has tower/a_shared_embedding/"):
