@@ -69,7 +69,7 @@ def test_rows_that_were_dealt_out_otherwise(monkeypatch, then, now, words):
     assert (expected(values)[1][:6] == index(5)[:6]).all()
     earlier = [values[0], np.where(np.arange(8)[:, None] == 6, index(5), values[1])]  # of a sok1x without such notes
     monkeypatch.setattr(TABLE.table, "placement", Placement(now))
-    with pytest.raises(ValueError, match="set_weights: table " + words):
+    with pytest.raises(ValueError, match="table " + words):
         expected(values)
     assert (expected(earlier)[1][:7] == index(5)[:7]).all()
     full = noted([np.ones(3), index(7)])  # there is place for one note

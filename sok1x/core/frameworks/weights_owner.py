@@ -80,7 +80,7 @@ def expect_own(tables: Iterable[Any], pairs: List[Tuple[Any, Any]]) -> List[Tupl
                 complaint = placement_notes.complaint(
                     table, (int(index[placement, 0]) & 0xFFFFFFFF) - 1, "what get_weights has given")
                 if complaint is not None:
-                    raise ValueError("set_weights: " + complaint)
+                    raise ValueError(complaint)
             index = np.array(index)
             index[[one for one in (note, placement) if one is not None], 0] = 0
             pairs[place] = pairs[place][0], index
