@@ -7,7 +7,11 @@ place is a session's number, and the global step in it.
 What a run shows of the global step is from before or after its own step, as chance will have it. So with `stride`, the
 most that a run has added, a rank has come to `seen + stride` at most, and by the end of the run that it is in to
 `seen + 2 * stride`: no rank is beyond the largest of these when it hears it, and all will come to it.
+
+A forked child (a data loader, a pool's worker) is no rank: it has what the process had before. multiprocessing ends its
+daemonic children by SIGTERM, and waits for them.
 """
+import os
 import signal
 import threading
 import time
@@ -49,6 +53,8 @@ class _ToldToEnd:
         self._told = False
         self._before: Any = {}  # signal -> what handled it before
         self._sessions = self._seen = self._stride = 0
+        self._forking = threading.local()  # .mask: the signals that this thread blocked before it began to fork
+        os.register_at_fork(before=self._hold, after_in_parent=self._let, after_in_child=self._forked)  # for good
 
     def listen(self, who: str, signals: Iterable[int]) -> None:
         """Has these signals tell this process to end, from now on.
@@ -97,9 +103,7 @@ class _ToldToEnd:
         world = launch.current()
         if self._told or (world is not None and world.size > 1 and world.coordinator.notice.asked):
             return  # the process is about to end, with code 0, however often it is told
-        for number, before in self._before.items():
-            signal.signal(number, signal.SIG_DFL if before is None else before)
-        self._before = {}
+        self._restore()
 
     def _place(self, step: int) -> int:
         return self._sessions * _STEPS + step
@@ -111,6 +115,26 @@ class _ToldToEnd:
             notice.reached = lambda: self._place(self._seen + 2 * max(self._stride, 1))
             if self._told:
                 notice.give()
+
+    def _hold(self) -> None:
+        """Nothing is lost that a child is told before it has its own handlers."""
+        if self._before:
+            self._forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._before)
+
+    def _let(self) -> None:
+        mask = self._forking.__dict__.pop("mask", None)
+        if mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    def _forked(self) -> None:
+        self._told = False
+        self._restore()
+        self._let()
+
+    def _restore(self) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, signal.SIG_DFL if before is None else before)
+        self._before = {}
 
     def _hear(self, number: int, frame: Any) -> None:
         self._told = True
