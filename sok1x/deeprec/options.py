@@ -142,7 +142,8 @@ class InitializerOption(_Option):
         default_value_dim: how many different rows there are for keys to begin with: key k begins with row k modulo
             default_value_dim. Initializers that scale with a matrix's shape (as tf.glorot_uniform_initializer) take it
             for the matrix's rows. None: each key begins with a row of its own, and these take 4096, DeepRec's default.
-        default_value_no_permission: what all floats of a key are that a filter has not let in.
+        default_value_no_permission: what all floats of a key are that a filter has not let in; 0.0 unless it is given,
+            and not the key's initial row.
 
     Example:
         >>> from sok1x import deeprec
