@@ -44,6 +44,18 @@ def test_arguments_that_do_not_fit(options, error, words):
         assert not made.get_collection(v1.GraphKeys.GLOBAL_VARIABLES)
 
 
+@pytest.mark.parametrize("make", [
+    lambda name: sok.DynamicVariable(2, "1", var_type="hbm", name=name),
+    lambda name: sok.Variable(np.ones([4, 2], np.float32), name=name)], ids=["dynamic", "static"])
+def test_a_name_that_no_op_can_have_is_refused(make):
+    words = r"table 'back\\slash': name: got a backslash, expected what TensorFlow's ops can be called"
+    with graph() as model:
+        sok.init()
+        with pytest.raises(ValueError, match=words):
+            make("back\\slash")
+        assert not model.get_operations()
+
+
 def test_what_begins_as_what():
     given = np.arange(8, dtype=np.float32).reshape(2, 4)
     with graph():

@@ -47,6 +47,9 @@ def unique_name(name: str, taken: bool = False) -> str:
     Returns:
         A str.
 
+    Raises:
+        ValueError: it has a backslash, which TensorFlow 2.15 takes in names of variables, and not in those of ops.
+
     Example:
         >>> import tensorflow as tf
         >>> from sok1x.core.tables import table_root
@@ -55,8 +58,14 @@ def unique_name(name: str, taken: bool = False) -> str:
         ['items', 'items_1']
     """
     if tf.executing_eagerly():
-        return eager.unique_name(name)
-    return str(tf.get_default_graph().unique_name(name, mark_as_used=taken))
+        unique = eager.unique_name(name)
+    else:
+        unique = str(tf.get_default_graph().unique_name(name, mark_as_used=taken))
+    if "\\" in unique:
+        raise ValueError("table '{}': name: got a backslash, expected what TensorFlow's ops can be called: letters, "
+                         "digits, '_', '.', '-' and '/', the first a letter, a digit or '.' (its name scopes are part "
+                         "of it)".format(unique))
+    return unique
 
 
 def known_as(table: Table) -> Table:
