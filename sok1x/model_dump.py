@@ -35,7 +35,8 @@ def incremental_model_dump(variables: Any, utc_datetime: Any, sess: Any = None, 
     A row has changed as for `sok.incremental_dump`. The time becomes a step of the table's clock, on each rank by its
     own clock: of each table moments are known at which no step was in flight, one for each second of training, and one
     where training has paused for a quarter of a second. So rows may be given that had changed up to about a second
-    before; every row that changed later is. Of hours that are long past fewer moments are known. (In eager execution a
+    before; every row that changed later is. (Where the clock has been set, and more so back, meanwhile: of a time that
+    it has shown twice the first counts.) Of hours that are long past fewer moments are known. (In eager execution a
     step counts as in flight for as long as anybody has its gradients, as a loop's variable, and for a quarter of a
     second more.) Rows that lookups inserted without training the table since count as changed until the next step that
     trains it. Before the table was initialized or restored in this process nothing is known: since then every row in

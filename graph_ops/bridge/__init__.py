@@ -43,6 +43,7 @@ From TensorFlow's threads to ours (C++):
     bridge_clock      clocks that do not enter the kernel
     bridge_cuda       streams that follow one another, as CUDA's driver has them
     bridge_scratch    temporary memory that is used again, on the host
+    bridge_shown_times  from what the clock shows, which may be set, to moments
     bridge_pins       which steps are in flight that have looked up rows of a table
     bridge_tier       host memory with all rows of tables whose variables are a cache
     bridge_calls      what the calls below share

@@ -19,8 +19,14 @@ inline int64_t NanosecondsOf(clockid_t clock) {
 inline int64_t MonotonicNanoseconds() { return NanosecondsOf(CLOCK_MONOTONIC); }
 inline int64_t MonotonicMicroseconds() { return MonotonicNanoseconds() / 1000; }
 
-// Since 1970.
+// Since 1970, by a clock that is set now and then, and may go back.
 inline int64_t MicrosecondsNow() { return NanosecondsOf(CLOCK_REALTIME) / 1000; }
+
+// Since 1970 as that clock showed it when it was asked first, by the one that never goes back.
+inline int64_t MomentNow() {
+  static const int64_t began = MicrosecondsNow() - MonotonicMicroseconds();
+  return began + MonotonicMicroseconds();
+}
 
 }  // namespace sok1x
 

@@ -26,6 +26,9 @@ namespace {
 
 constexpr size_t kMostQuiets = 8192;
 
+// The clock is heard from the start on, before anybody can read a time that is meant.
+const int64_t kLoaded = Pins::Get()->MomentOf(0);
+
 #if TF_MAJOR_VERSION != 1
 
 typedef std::vector<std::shared_ptr<tf::core::RefCounted>> Held;
@@ -113,13 +116,28 @@ tf::Status Pins::Look(Request* request, const tf::Var* rows) {
 
 int64_t Pins::Begin(const tf::Var* rows, bool step) {
   Flights& flights = tables_[rows];
-  if (rows == nullptr && flights.first.empty() && MicrosecondsNow() - quiet() >= kPause) {
-    paused_.store(quiet());
-    KeepQuiet(quiet());
+  if (rows == nullptr) {
+    const int64_t now = Now();
+    if (flights.first.empty() && now - quiet() >= kPause) {
+      paused_.store(quiet());
+      KeepQuiet(quiet());
+    }
   }
   const int64_t first = ++flights.lookups;
   if (step) flights.first.insert(first);
   return first;
+}
+
+int64_t Pins::Now() {
+  const int64_t before = MomentNow(), time = MicrosecondsNow(), after = MomentNow();
+  shown_.Hear(before, time, after);
+  return after;
+}
+
+int64_t Pins::MomentOf(int64_t time) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Now();
+  return shown_.Earliest(time);
 }
 
 void Pins::KeepQuiet(int64_t time) {
@@ -178,7 +196,7 @@ void Pins::Leave(const tf::Var* rows, int64_t first) {
   found->second.first.erase(found->second.first.find(first));
   // With no step in flight nobody compares with what has been counted.
   if (rows == nullptr) {
-    const int64_t now = MicrosecondsNow();
+    const int64_t now = Now();
     ended_.store(now);
     if (found->second.first.empty()) {
       quiet_.store(now);
@@ -204,17 +222,20 @@ int sok1x_pin_changing(void* handle) {
   return sok1x::Report(sok1x::Pins::Get()->Look(static_cast<sok1x::Request*>(handle), nullptr));
 }
 
-// Pins::Changing, Pins::ended, the time, Pins::quiet and Pins::paused: numbers[6].
+// Pins::Changing, Pins::ended, the moment, Pins::quiet and Pins::paused: numbers[6].
 void sok1x_changing(int64_t* numbers) {
   sok1x::Pins::Get()->Changing(numbers, numbers + 1);
   numbers[2] = sok1x::Pins::Get()->ended();
-  numbers[3] = sok1x::MicrosecondsNow();
+  numbers[3] = sok1x::MomentNow();
   numbers[4] = sok1x::Pins::Get()->quiet();
   numbers[5] = sok1x::Pins::Get()->paused();
 }
 
 // Pins::QuietAfter.
 int64_t sok1x_quiet_after(int64_t time) { return sok1x::Pins::Get()->QuietAfter(time); }
+
+// Pins::MomentOf.
+int64_t sok1x_moment_of(int64_t time) { return sok1x::Pins::Get()->MomentOf(time); }
 
 // Pins::Since of that table.
 int64_t sok1x_pinned_since(void* handle, int rows, int64_t* steps) {

@@ -21,6 +21,7 @@
 #include <unordered_map>
 
 #include "bridge_request.h"
+#include "bridge_shown_times.h"
 
 namespace sok1x {
 
@@ -47,7 +48,7 @@ class Pins {
   // for the longest; 0 where none is.
   void Changing(int64_t* newest, int64_t* oldest);
 
-  // When the last of these has ended, in microseconds since 1970; 0 where none has.
+  // When the last of these has ended, a moment in microseconds (bridge_clock.h); 0 where none has.
   int64_t ended() const { return ended_.load(); }
 
   // When one has ended last while no other was in flight; likewise.
@@ -59,6 +60,9 @@ class Pins {
   // One of these moments after a time, 0 where none is known: the first, or one that is less than kPause later. The
   // older they get, the fewer are known.
   int64_t QuietAfter(int64_t time);
+
+  // The earliest moment at which the clock, in microseconds since 1970, may have shown a time.
+  int64_t MomentOf(int64_t time);
 
   // Whether an op's step is one that TensorFlow ends: not what runs eagerly.
   static bool EndsWithStep(const tf::OpKernelContext* context);
@@ -73,12 +77,15 @@ class Pins {
   // Counts a lookup, which begins its step or does not; under the mutex, as the next. The lookup's number.
   int64_t Begin(const tf::Var* rows, bool step);
   void KeepQuiet(int64_t time);
+  // The moment, after a look at the clock; under the mutex.
+  int64_t Now();
 
   std::mutex mutex_;
   // Those that steps in flight have looked up; and null, which stays, so that its numbers go on.
   std::unordered_map<const tf::Var*, Flights> tables_;
   std::atomic<int64_t> ended_{0}, quiet_{0}, paused_{0};
   std::deque<int64_t> kept_quiets_;  // ascending
+  ShownTimes shown_;
 };
 
 }  // namespace sok1x

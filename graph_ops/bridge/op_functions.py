@@ -58,6 +58,7 @@ class Library:
             ("finish", None, [pointer, i32, ctypes.c_char_p]),
             ("pin", i32, [pointer, i32]), ("pinned_since", i64, [pointer, i32, dims]),
             ("pin_changing", i32, [pointer]), ("changing", None, [dims]), ("quiet_after", i64, [i64]),
+            ("moment_of", i64, [i64]),
             # Of groups, called by bulk.py, which passes NumPy arrays by their addresses.
             ("group_open", pointer, [pointer, i32]), ("group_close", None, [pointer]),
             ("group_begin", None, [pointer] * 3), ("group_inputs", None, [pointer, pointer, i32]),

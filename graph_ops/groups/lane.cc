@@ -185,7 +185,7 @@ int Lane::RunTeams(RequestInfo* infos, int count) {
 }
 
 bool Lane::NotesTime(const LaneOp& op) {
-  const int64_t now = MicrosecondsNow();
+  const int64_t now = MomentNow();
   const Pins* const pins = Pins::Get();
   return now >= op.counted[kDue] || now - pins->ended() >= kPause || op.counted[kStamped] < pins->paused();
 }

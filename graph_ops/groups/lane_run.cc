@@ -116,7 +116,7 @@ int Lane::Distinct(const Team& team, LookupRun* run, uint8_t* left) {
     int64_t* const counted = OpOf(team.members[t]).counted;
     ahead[t] = global_step || counted[kRun] == team.members[t]->step ? 0 : 1;
     counted[kRun] = team.members[t]->step;
-    counted[kStamped] = MicrosecondsNow();
+    counted[kStamped] = MomentNow();
   }
   const int code = run->Distinct(team.op->alone, ahead.data(), at_least.data(), rows.data(), counts.data(), left);
   if (code != 0) return code;

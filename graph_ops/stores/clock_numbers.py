@@ -3,7 +3,7 @@ import ctypes
 from typing import Any, Dict
 
 # Places: the run that the clock has counted last, 0 for none (runs of all sessions have different numbers); when rows
-# were last stamped, and when that is next to be noted (step_times.py), in microseconds since 1970.
+# were last stamped, and when that is next to be noted (step_times.py), moments in microseconds.
 RUN, STAMPED, DUE = range(3)
 _counted: Dict[str, Any] = {}
 

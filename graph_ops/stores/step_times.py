@@ -13,6 +13,9 @@ Eagerly a step is what stamps rows of one table, and has ended when nobody has i
 What TensorFlow has made of those, joined or without repeats, is not known, and may be about to move rows: for this each
 time is taken for one that is a pause earlier.
 
+A clock may be set, back too. So what is noted is moments, by one that never goes back, and a time that somebody has
+read becomes the earliest moment at which it can have been shown (bridge/bridge_shown_times.h).
+
 The log is in this process's memory: of what was before the table was initialized or restored it knows nothing, and a
 dump since then is one of all rows. Of the latest half of it every note stays; the older it gets, the fewer do.
 """
@@ -49,7 +52,7 @@ class _Now(NamedTuple):
 
 
 class _Log:
-    """Of one table in one session. Times are microseconds since 1970."""
+    """Of one table in one session. Times are moments in microseconds (bridge/bridge_clock.h)."""
 
     def __init__(self, began: int) -> None:
         self._began = began
@@ -166,9 +169,10 @@ def step_of(request: Any, table: str, time: int, step: int, eager: bool) -> int:
     """The step of a time for a table, by its name: what changed later has a greater one.
 
     Args:
+      time: in microseconds since 1970, as the clock has shown it.
       step: its clock's now. eager: whether it is of no graph.
     """
-    now = _now(request)
+    now, time = _now(request), request.library.moment_of(time) if time > 0 else time
     if _log(request, table, now.time).contradicts(step):
         begin(request, table)
     before = _PAUSE if eager else 0

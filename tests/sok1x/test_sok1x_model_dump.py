@@ -1,13 +1,15 @@
 """incremental_model_dump: times and steps, pauses, threads, restores, and what it refuses."""
 import datetime
 import os
+import subprocess
+import sys
 import threading
 import time
 
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from ranks import run_ranks
+from ranks import environment, run_ranks
 from sok1x_cases import dense_layer, graph, session
 
 import sok1x as sok
@@ -257,6 +259,18 @@ def test_a_moment_of_rest_is_one_whatever_has_begun_since():
 def test_a_rank_that_is_stopped_between_exchanges_and_asks_again_or_asks_for_more(seed):
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_model_dump_stopped.py")
     assert run_ranks(2, program, seed, timeout=300).out.count("ok") == 2
+
+
+@pytest.mark.parametrize("how", [[]] + [["eagerly"]] * (not tf.__version__.startswith("1.")))
+def test_a_clock_that_is_set_loses_nothing(how, tmp_path):
+    tests = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    library = str(tmp_path / "set_clock.so")
+    subprocess.check_call(["gcc", "-O2", "-shared", "-fPIC", os.path.join(tests, "set_clock.c"), "-o", library])
+    program = os.path.join(tests, "sok1x", "program_model_dump_set_clock.py")
+    env = dict({"LD_PRELOAD": library}, **({"SOK1X_TEST_BEHAVIOR": "v2"} if how else {}))
+    done = subprocess.run([sys.executable, program, library] + how, env=environment(env), stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=240)
+    assert (done.returncode, done.stdout.strip()) == (0, b"ok"), done.stderr.decode()
 
 
 def test_what_it_refuses():
