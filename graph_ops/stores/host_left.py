@@ -9,6 +9,12 @@ from typing import Any, List
 _NO_LIMIT = 2 ** 62
 _FOR_SAVING = 1 << 27
 _FOR_A_ROW = 24  # bytes, of a table that forgets, to save it
+# Files of control groups, versions 2 and 1: the limit, what is used, and in what that is, what is given back when it is
+# needed, as files that have been read.
+_OF_CONTAINERS = (
+    ("memory.max", "memory.current", "memory.stat", ("inactive_file", "active_file", "slab_reclaimable")),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat",
+     ("total_inactive_file", "total_active_file")))
 
 
 def available() -> int:
@@ -16,17 +22,14 @@ def available() -> int:
     left: List[int] = [_NO_LIMIT]
     with open("/proc/meminfo") as lines:
         left += [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
-    for limit, used, stat, files in (
-            ("memory.max", "memory.current", "memory.stat", "inactive_file"),
-            ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat",
-             "total_inactive_file")):
+    for limit, used, stat, given_back in _OF_CONTAINERS:
         try:
             with open("/sys/fs/cgroup/" + limit) as a, open("/sys/fs/cgroup/" + used) as b, \
                     open("/sys/fs/cgroup/" + stat) as c:
                 most, now = a.read().strip(), int(b.read())
-                idle = [int(line.split()[1]) for line in c if line.split()[0] == files]
+                cached = [int(line.split()[1]) for line in c if line.split()[0] in given_back]
             if most != "max":
-                left.append(int(most) - now + sum(idle))
+                left.append(int(most) - now + sum(cached))
         except (OSError, ValueError):
             continue
     return max(0, min(left))

@@ -96,3 +96,26 @@ def test_variables_after_the_manager_in_a_finalized_graph(tmp_path):
             with pytest.raises(CheckpointError, match=r"made after the manager in a graph that is finalized \(late_0, "
                                                       r"late_1, late_2, late_3, late_4 and 2 more\), expected none"):
                 call()
+
+
+def test_a_save_inside_of_the_look_that_a_save_takes(tmp_path, monkeypatch):
+    """As by the handler of a signal that comes then."""
+    sok.init()
+    stock, inside = managers.are_all_of, []
+    with tf.Graph().as_default(), tf.Session() as session:
+        manager = sok.CheckpointManager(str(tmp_path))
+        late = sok.Variable([[1.0, 2.0]], name="table")
+        session.run(tf.global_variables_initializer())
+
+        def are_all_of(*given):
+            if not inside:
+                inside.append(True)
+                manager.save(session, 2)
+            return stock(*given)
+
+        monkeypatch.setattr(managers, "are_all_of", are_all_of)
+        manager.save(session, 1)
+        session.run(late.assign([[0.0, 0.0]]))
+        for step in 1, 2:
+            assert manager.restore(session, step) == step
+            assert session.run(late).tolist() == [[1.0, 2.0]]

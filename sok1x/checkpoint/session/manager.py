@@ -74,7 +74,7 @@ class CheckpointManager:
             raise ValueError("CheckpointManager: checkpoint: got {!r} in a tf.Graph, expected None: of a graph all "
                              "variables are saved".format(checkpoint))
         self._graph = tf.get_default_graph()
-        self._looking, self._warned = threading.Lock(), False
+        self._looking, self._warned = threading.RLock(), False  # a signal's handler may save inside of a save
         tables = tables_of(self._graph)
         # TensorFlow's sessions and hooks must not find it: what they save goes elsewhere, and needs its tables, too.
         dense = dense_saver.DenseSaver(tables, checkpoint_dir)
