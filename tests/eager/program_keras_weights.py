@@ -109,38 +109,6 @@ def check_weights_by_hand(kind, owner, place, world):
     check_predictions(model, noted)
 
 
-def check_slots(kind, optimizer, world):
-    """Rows that `set_weights` gives to other keys, or to none, begin anew in slots; those of others stay."""
-    table = TABLES[kind]()
-    model = tf.keras.Sequential([Embedding(table, "attribute")])
-    model.predict(FIRST, verbose=0)
-
-    def train(keys):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(sok.all2all_dense_embedding(table, tf.constant(keys, tf.int64)) ** 2)
-        optimizer.apply_gradients([(tape.gradient(loss, table), table)])
-
-    def keys_and_slot():
-        slot, = [one for one in optimizer.variables() if one.shape.rank == 2] if callable(optimizer.variables) else [
-            one for one in optimizer.variables if one.shape.rank == 2]
-        index = table.index[0].numpy()
-        return {row: key for key, row in index[index[:, 1] >= 0].tolist()}, slot.numpy()
-
-    train(FIRST[:20])
-    first, _ = keys_and_slot()
-    weights = model.get_weights()
-    train(LATER)
-    train(FIRST[:10])
-    later, before = keys_and_slot()
-    model.set_weights(weights)
-    now, after = keys_and_slot()
-    assert now == first and later != first
-    others = sorted(row for row in {**now, **later} if now.get(row) != later.get(row))
-    assert others and (before[others] > 0.5).any() and (after[others] == 0.5).all(), (kind, others)
-    same = np.setdiff1d(np.arange(len(after)), others)
-    np.testing.assert_array_equal(after[same], before[same])
-
-
 def check_other_ranks(world, folder):
     """Weights of another rank, and of another number of ranks, would have rows that nobody finds; nothing changes."""
     table = TABLES["evicts"]()
@@ -243,8 +211,6 @@ def main(folder):
         for owner, place in itertools.product((Embedding, Whole), PLACES if kind == "room" else ("attribute",)):
             check_weights_by_hand(kind, owner, place, world)
             check_early_stopping(kind, owner, place, world)
-        for optimizer in tf.keras.optimizers.legacy.Adagrad, tf.keras.optimizers.Adagrad:
-            check_slots(kind, optimizer(0.1, initial_accumulator_value=0.5), world)
     if world.size == 1:
         check_files()
     check_other_ranks(world, folder)

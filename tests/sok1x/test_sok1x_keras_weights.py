@@ -73,47 +73,6 @@ def test_weights_of_a_layer_with_a_table_are_whole(kind, place):
         assert len(best) == 2 and (kind == "evicts" or best[0] != best[1]) and by_key() == best[0]
 
 
-@pytest.mark.parametrize("make", [
-    lambda: sok.DynamicVariable(dimension=2, initializer="13", init_capacity=100),
-    lambda: sok.DynamicVariable(dimension=2, initializer="13", max_capacity=48),
-    lambda: sok.EmbeddingVariable(None, 2, init_capacity=4),
-    lambda: sok.EmbeddingVariable(100, 2)], ids=["room", "evicts", "grows", "fixed"])
-def test_rows_that_get_other_keys_begin_anew_in_slots(make):
-    """Those of other keys stay as they are."""
-    sok.init()
-    first, later = np.arange(20), np.concatenate([np.arange(10), np.arange(1000, 1040)])
-    with graph(), session(initialize=False) as run:
-        keras.backend.set_session(run)
-        layer = _Kept(make, "attribute")
-        table, given = layer.table(), tf.placeholder(tf.int64, [None])
-        optimizer = tf.train.AdagradOptimizer(0.1, initial_accumulator_value=0.5)
-        train = optimizer.minimize(tf.reduce_sum(layer(given) ** 2 + 1), var_list=[table])
-        run.run(tf.global_variables_initializer())
-        slot = optimizer.get_slot(table, "accumulator")
-
-        def keys_and_slot():
-            index, values = run.run([table.index[0], slot])
-            return {row: key for key, row in index[index[:, 1] >= 0].tolist()}, values
-
-        run.run(train, {given: first})
-        (had, _), weights = keys_and_slot(), layer.get_weights()
-        run.run(train, {given: later[10:]})
-        run.run(train, {given: later[:10]})
-        then, before = keys_and_slot()
-        layer.set_weights(weights)
-        now, after = keys_and_slot()
-        assert now == had and then != had and len(after) == len(weights[0])
-        others = sorted(row for row in {**now, **then} if now.get(row) != then.get(row))
-        assert others and (before[others] != 0.5).any()
-        assert (after[[row for row in others if row < len(after)]] == 0.5).all()
-        same = np.setdiff1d(np.arange(len(after)), others)
-        np.testing.assert_array_equal(after[same], before[same])
-        made = len(run.graph.get_operations())
-        run.run(train, {given: later[10:]})
-        layer.set_weights(weights)
-        assert len(run.graph.get_operations()) == made and (keys_and_slot()[1][max(now) + 1:] == 0.5).all()
-
-
 @pytest.mark.parametrize("capacity", [2, 100])
 def test_files_of_a_model_with_a_table_have_its_keys(capacity, tmp_path):
     """Those of Keras in TensorFlow's format, and a tf.train.Checkpoint, into a model that has trained nothing."""

@@ -28,7 +28,6 @@ Layers, models and values:
     keras_attributes        tables that are attributes of Keras' layers and models
     weights_owner           whose shards a list of weights has
     placement_notes         how their rows were dealt out, there and in checkpoints
-    replaced_slots          slots of tables that get such weights
     numbered_rows           functions that take rows by their numbers
     warm_start              values from checkpoints
     estimator_clusters      Estimators in a cluster of TF_CONFIG's

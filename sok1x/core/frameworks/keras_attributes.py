@@ -17,7 +17,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.core.eagerly import eager
-from sok1x.core.frameworks import replaced_slots, weights_owner, wrapping
+from sok1x.core.frameworks import weights_owner, wrapping
 from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge.tensorflow_versions import (
     KERAS_LAYERS,
@@ -150,8 +150,7 @@ def _setting(stock: Callable[..., Any]) -> Callable[..., Any]:
     def batch_set_value(tuples: Any) -> None:
         pairs = list(tuples)
         pairs = weights_owner.expect_own([variable for variable, _ in pairs if _is_table(variable)], pairs)
-        replaced = [variable for variable, _ in pairs]
-        with _replaced(replaced), replaced_slots.begun_anew(replaced):
+        with _replaced([variable for variable, _ in pairs]):
             for some in _rows_last(pairs):
                 stock(some)
     return batch_set_value
