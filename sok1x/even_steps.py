@@ -190,7 +190,8 @@ class EvenSteps:
         Raises:
             ValueError: eagerly, before the first batch.
             tf.errors.InvalidArgumentError: (when run) the batch's tensors differ in their first dimension; or a
-                function that reads it in its body is called where no loop over this EvenSteps is under way.
+                function that reads it in its body is called where no loop over this EvenSteps is under way. With
+                jit_compile=True it is an error too, of an op "EvenSteps_loop_is_over_or_dimensions_differ".
 
         Example:
             >>> import tensorflow as tf
@@ -208,8 +209,9 @@ class EvenSteps:
         if self._eager.totals is None:
             raise ValueError("sok1x.EvenSteps: samples: got no batch yet, expected it in the loop over the batches, as "
                              "each step has another number")
-        totals = self._eager.totals if tf.executing_eagerly() else self._eager.totals_in_function()
-        return _samples(totals, self._eager.specs)
+        if not tf.executing_eagerly():
+            return self._eager.samples_in_function()
+        return _samples(self._eager.totals, self._eager.specs)
 
 
 def _refuse_eagerly(batches: Any, name: str) -> None:
@@ -240,12 +242,9 @@ def _packed(specs: Any, tensors: Any) -> Any:
 
 
 def _samples(totals: tf.Tensor, specs: Any) -> tf.Tensor:
-    dense = [i for i, spec in enumerate(specs) if not isinstance(spec, tf.SparseTensorSpec)] or range(len(specs))
-    numbers = [totals[i] for i in dense]
+    numbers = [totals[i] for i in even_steps.counted(specs)]
     if len(numbers) == 1:
         return tf.identity(numbers[0], name="samples")
-    same = tf.debugging.assert_equal(tf.stack(numbers[1:]), numbers[0], message=(
-        "sok1x.EvenSteps: samples: got first dimensions that differ between the tensors of a batch, expected the "
-        "number of samples in each; reshape such a tensor after get_next, or divide the loss by a number of your own"))
+    same = tf.debugging.assert_equal(tf.stack(numbers[1:]), numbers[0], message=even_steps.DIFFERENT)
     with tf.control_dependencies([same]):
         return tf.identity(numbers[0], name="samples")

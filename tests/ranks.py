@@ -22,6 +22,7 @@ _TURN_SECONDS = 1.0
 # Lines that libraries other than ours write to stderr on a healthy run.
 _HARMLESS = ("FutureWarning", "np_resource = np.dtype", "_np_q", "DeprecationWarning", "WARNING:tensorflow",
              "WARNING: Logging before flag parsing", "exchanges go through host memory (MPI)",
+             "Compiled cluster using XLA!",
              # TensorFlow 2.21, which has GPUs in every wheel, where there is none
              "absl::InitializeLog()", "failed call to cuInit", "Could not find cuda drivers",
              "oneDNN custom operations are on", "oneDNN supports DT_HALF")

@@ -9,6 +9,10 @@ from sok1x.graph_ops.bridge.errors import OUT_OF_RANGE, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.operations import empty_batch
 
+DIFFERENT = (
+    "sok1x.EvenSteps: samples: got first dimensions that differ between the tensors of a batch, expected the "
+    "number of samples in each; reshape such a tensor after get_next, or divide the loss by a number of your own")
+
 
 class EvenStepsConfig(NamedTuple):
     """Attributes:
@@ -20,6 +24,11 @@ class EvenStepsConfig(NamedTuple):
 def label(specs):
     """What `exchange` is to have: parts and dtypes of a batch; specs: a list of its tf.TypeSpecs."""
     return ", ".join(map(_described, specs))
+
+
+def counted(specs):
+    """Which parts of a batch say how many samples it has: sparse ones where there are no others; specs: `label`'s."""
+    return [i for i, spec in enumerate(specs) if not isinstance(spec, tf.SparseTensorSpec)] or list(range(len(specs)))
 
 
 def _described(spec):

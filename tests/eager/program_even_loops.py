@@ -1,4 +1,5 @@
 """Run by test_eager.py: ranks with different numbers of batches, in a loop, trained as one rank that has them all."""
+import functools
 import sys
 
 import numpy as np
@@ -90,11 +91,17 @@ def check_kinds():
 
 def check_functions():
     """One that reads `samples` in its body has those of the EvenSteps which it was traced with, in its loops alone."""
+    check_function(tf.function, "whose loop is over, expected one that is gone through", "first dimensions that differ")
+    compiled = functools.partial(tf.function, jit_compile=True)
+    check_function(compiled, *["EvenSteps_loop_is_over_or_dimensions_differ"] * 2)
+
+
+def check_function(function, is_over, differ):
     size = launch.current().size
-    steps, count = sok.EvenSteps(tf.data.Dataset.range(3).batch(2)), tf.function(lambda: steps.samples)
+    steps, count = sok.EvenSteps(tf.data.Dataset.range(3).batch(2)), function(lambda: steps.samples)
 
     def over():
-        refused(tf.errors.InvalidArgumentError, "whose loop is over, expected one that is gone through", count)
+        refused(tf.errors.InvalidArgumentError, is_over, count)
 
     for _ in range(2):
         assert [int(count()) for _ in steps] == [2 * size, size] and int(steps.samples) == size
@@ -114,6 +121,10 @@ def check_functions():
         over()
         assert int(steps.samples) == size
     assert [int(count()) for _ in traced] == [2 * size, size]
+    steps = sok.EvenSteps(tf.data.Dataset.from_tensors((tf.zeros([2]), tf.zeros([3]))))
+    count = function(lambda: steps.samples)
+    for _ in steps:
+        refused(tf.errors.InvalidArgumentError, differ, count)
 
 
 def check_refusals():

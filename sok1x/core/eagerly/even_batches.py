@@ -2,6 +2,7 @@
 import sys
 from typing import Any, Iterator
 
+import numpy as np
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.eagerly import eager
@@ -21,8 +22,8 @@ class EvenBatches:
     Attributes:
         totals: of the batch that was taken last: int64 [n], the first dimensions of its n parts, summed over the ranks,
             also when its loop is over; None before the first.
-        totals_now: a variable with the same, so that a function which has been traced reads those of now; all -1 while
-            there is no loop.
+        numbers_now: a variable, so that a function which has been traced reads that of now: int64 [1], the samples in
+            it; several where its parts differ in their first dimensions, and none while there is no loop.
 
     Example:
         >>> import tensorflow as tf
@@ -39,7 +40,7 @@ class EvenBatches:
         self.totals: Any = None
         self._loops = 0
         with tf.device("/cpu:0"):
-            self.totals_now = ResourceVariable(_no_totals(self.specs), trainable=False, name="EvenSteps")
+            self.numbers_now = ResourceVariable(_no_numbers(), trainable=False, name="EvenSteps", shape=[None])
 
     def epoch(self) -> Iterator[Any]:
         """Goes through the data once; through those of a dataset from the beginning.
@@ -64,33 +65,41 @@ class EvenBatches:
                     totals = even_steps.exchange(tf.constant(has), tf.nest.flatten(batch), label, "EvenSteps")
                 except tf.errors.OutOfRangeError:
                     return
-                self.totals_now.assign(totals)
+                self.numbers_now.assign(_numbers(totals, self.specs))
                 self.totals = totals
                 yield batch
         finally:
             self._loops -= 1
             if not self._loops and not sys.is_finalizing():
                 with eager_context.eager_mode():  # a loop that was left is closed wherever Python lets it go
-                    self.totals_now.assign(_no_totals(self.specs))
+                    self.numbers_now.assign(_no_numbers())
 
-    def totals_in_function(self) -> tf.Tensor:
-        """`totals` of each call of the function whose body this is.
+    def samples_in_function(self) -> tf.Tensor:
+        """How many samples all ranks have in each call of the function whose body this is.
 
         Returns:
-            int64 [n].
+            int64 [].
 
         Raises:
-            tf.errors.InvalidArgumentError: (when run) there is no loop, so that it would be those of another.
+            tf.errors.InvalidArgumentError: (when run) there is no loop, so that it would be those of another; or the
+                batch's parts differ.
         """
-        totals = self.totals_now.read_value()
-        there = tf.raw_ops.Assert(condition=tf.reduce_all(totals >= 0), data=[
+        numbers = self.numbers_now.read_value()
+        there = tf.raw_ops.Assert(condition=tf.size(numbers) > 0, data=[
             "sok1x.EvenSteps: samples: got a tf.function that reads those of an EvenSteps whose loop is over, expected "
             "one that is gone through: a function reads those of the EvenSteps which it was traced with. Give it "
             "`steps.samples` as an argument"])
         with tf.control_dependencies([there]):
-            return tf.identity(totals)
+            same = tf.raw_ops.Assert(condition=tf.size(numbers) < 2, data=[even_steps.DIFFERENT, numbers])
+        with tf.control_dependencies([same]):  # XLA drops Assert; a tf.reshape would go before it elsewhere
+            return tf.squeeze(numbers, [0], name="EvenSteps_loop_is_over_or_dimensions_differ")
 
 
-def _no_totals(specs: Any) -> tf.Tensor:
+def _numbers(totals: tf.Tensor, specs: Any) -> tf.Tensor:
     with tf.device("/cpu:0"):
-        return tf.fill([len(specs)], tf.constant(-1, tf.int64))
+        return tf.constant(np.unique(totals.numpy()[even_steps.counted(specs)]))
+
+
+def _no_numbers() -> tf.Tensor:
+    with tf.device("/cpu:0"):
+        return tf.zeros([0], tf.int64)
