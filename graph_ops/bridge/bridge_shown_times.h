@@ -1,6 +1,6 @@
-// What the clock has shown when, so that a time that somebody has read from it becomes a moment (bridge_clock.h). The
-// clock may be set, back too, by a person, NTP, or a virtual machine that is resumed: then a time may be that of several
-// moments, and is taken for the earliest that it can be.
+// What the clock has shown when, so that a time that somebody has read from it becomes a moment (bridge_clock.h).
+// The clock may be set, back too, by a person, NTP, or a virtual machine that is resumed: then a time may be that of
+// several moments, and is taken for the earliest that it can be.
 //
 // Between two settings the clock and the moments go alike. So there is a span for each setting: from the last moment at
 // which the one before was seen to the first at which the next was; in between either may have been.
