@@ -5,8 +5,8 @@ Where all ranks name one prefix, rank 0's is TensorFlow's own checkpoint; every 
     PREFIX.index, .data-*                         rank 0's
     PREFIX.ranks/1-of-2.<token>.index, .data-*    rank 1's; a token is drawn for each save
 
-Each has all of its rank's objects, says whose it is (one_rank.MARK), on several ranks of which save (its TOKEN), and how
-the rows of each table were dealt out (core/frameworks/placement_notes.py).
+Each has all of its rank's objects, says whose it is (one_rank.MARK), on several ranks of which save (its TOKEN), and
+how the rows of each table were dealt out (core/frameworks/placement_notes.py).
 """
 import contextlib
 import glob
