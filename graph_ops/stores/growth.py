@@ -238,10 +238,11 @@ def rows_in_use(request: Any, ticks: Array, given: int) -> Tuple[Array, int, Arr
 def _no_memory(store: Any, reached: Any, values: Dict[Any, float], before: int, needed: int,
                tried: List[int]) -> str:
     row_bytes = sum(reached.arrays[what].row_bytes for what in values)
-    left, kept = growing.bytes_left(store.request), host_left.kept_for_saving(store.table, before)
+    left, kept = growing.bytes_left(store.request), host_left.kept_for_saving(store.table, tried[-1])
     there = "" if left < 0 else "TensorFlow's allocator has {} bytes left; ".format(left)
     if store.request.gpu is None:
-        there += host_left.said(kept) + "; "
+        there += "{} bytes more are needed, and {}; ".format(
+            _more_bytes(reached, values, before, tried[-1]), host_left.said(kept, store.world))
     return ("{} cannot get more rows: it has {} and needs {}, and there is no memory for {}, of {} bytes each in {} "
             "variables ({}); {}nothing was changed. Leave it more memory, train on more ranks, or save the model now "
             "and go on elsewhere").format(

@@ -1,8 +1,9 @@
 """Memory that the host can still give, which is asked for before tables there get more rows.
 
 The system refuses nothing: memory that it has promised and cannot give ends the process when it is first written. So
-what is left must hold what is about to be promised, and what saving the model then takes; and while it is not the last
-bit, twice as much, for other tables may have been promised some that they have not written yet.
+what is left must hold what is about to be promised, and what saving the model then takes. Where a table can do with
+less it gets less, unless there is twice as much for each rank of the host: they grow at the same time, and other tables
+may have been promised memory that they have not written yet.
 """
 from typing import Any, List
 
@@ -44,12 +45,15 @@ def allows(more: int, kept: int, world: Any, at_least: bool) -> bool:
     """Whether a table may get more memory.
 
     Args:
-      more: bytes. kept: bytes that must be left. world: the ranks of this host are taken to need as much, each.
+      more: bytes. kept: bytes that must be left for each rank. world: has the ranks of this host.
       at_least: whether the table cannot do with less.
     """
-    return world.local_size * ((1 if at_least else 2) * more + kept) <= available()
+    # What others have grown by already is no more there: as in a restore, in which ranks come one after the other.
+    wanted = more if at_least else 2 * more * world.local_size
+    return bool(wanted + kept * world.local_size <= available())
 
 
-def said(kept: int) -> str:
+def said(kept: int, world: Any) -> str:
     """What is left, for an error."""
-    return "{} bytes of the host's memory are left, of which {} are kept for saving".format(available(), kept)
+    return "{} bytes of the host's memory are left, of which {} are kept for saving, {} for each of {} ranks".format(
+        available(), kept * world.local_size, kept, world.local_size)

@@ -70,7 +70,7 @@ class HostTier:
             more = self._more_bytes(lacking, wanted)
             try:
                 if not host_left.allows(more, kept, self._world, wanted == rows):
-                    raise OSError(host_left.said(kept))
+                    raise OSError(host_left.said(kept, self._world))
                 for column in lacking:
                     self._grow(column, wanted, given)
                 return

@@ -95,8 +95,8 @@ def pairs(rows, **options):
 def refused_for_saving(train, keys, left):
     with pytest.raises(tf.errors.ResourceExhaustedError) as error:
         train(keys)
-    words = r"{} bytes of the host's memory are left, of which (\d+) are kept for saving".format(left)
-    kept = int(re.search(words, error.value.message).group(1))
+    words = r"{} bytes of the host's memory are left, of which (\d+) are kept for saving, \1 for each of 1 ranks"
+    kept = int(re.search(words.format(left), error.value.message).group(1))
     assert 1 << 27 <= kept <= (1 << 27) + (1 << 20), kept
 
 

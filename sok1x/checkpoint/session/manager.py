@@ -11,7 +11,7 @@ from sok1x.checkpoint.files import urls
 from sok1x.checkpoint.session import dense_saver, restored_sessions
 from sok1x.checkpoint.session.restoring import Restoring
 from sok1x.checkpoint.session.saving import Saving
-from sok1x.checkpoint.session.tables import all_of, are_all_of, tables_of
+from sok1x.checkpoint.session.tables import TableState, all_of, are_all_of, tables_of
 from sok1x.core.eagerly import eager
 from sok1x.core.options.given_numbers import is_integer, whole
 from sok1x.core.tables import sessions
@@ -74,7 +74,8 @@ class CheckpointManager:
             raise ValueError("CheckpointManager: checkpoint: got {!r} in a tf.Graph, expected None: of a graph all "
                              "variables are saved".format(checkpoint))
         self._graph = tf.get_default_graph()
-        self._looking, self._warned = threading.RLock(), False  # a signal's handler may save inside of a save
+        self._warned = self._told = False
+        self._looking = threading.RLock()  # a signal's handler may save inside of a save
         tables = tables_of(self._graph)
         # TensorFlow's sessions and hooks must not find it: what they save goes elsewhere, and needs its tables, too.
         dense = dense_saver.DenseSaver(tables, checkpoint_dir)
@@ -90,19 +91,32 @@ class CheckpointManager:
             tables = tables_of(self._graph)
             held = all_of(self._graph, tables)
             if self._graph.finalized:
-                raise CheckpointError("CheckpointManager.{}: got variables that were made after the manager in a graph "
-                                      "that is finalized ({}), expected none: make the manager when the model and its "
-                                      "optimizers are built".format(what, self._late(held)))
+                self._refuse_late(what, tables, held)
+                return
             with self._graph.as_default(), tf.control_dependencies(None):
                 dense = dense_saver.DenseSaver(tables, self._folder)
                 self._saving.take(tables, dense)
                 self._restoring.take(tables, dense)
             self._held = held
 
-    def _late(self, held: List[Any]) -> str:
+    def _refuse_late(self, what: str, tables: List[TableState], held: List[Any]) -> None:
+        """Raises where tables, or their slots, were too late; of what else there is, as hooks make it, warns."""
         before = {id(variable) for variable in self._held}
-        names = sorted(variable.op.name for variable in held if id(variable) not in before)
-        return ", ".join(names[:_FEW]) + (" and {} more".format(len(names) - _FEW) if len(names) > _FEW else "")
+        of_tables = {id(variable) for table in tables for variable in table.variables()}
+        late = [variable for variable in held if id(variable) not in before]
+        names = sorted(variable.op.name for variable in late)
+        few = ", ".join(names[:_FEW]) + (" and {} more".format(len(names) - _FEW) if len(names) > _FEW else "")
+        if any(id(variable) in of_tables for variable in late):
+            raise CheckpointError(
+                "CheckpointManager.{}: got variables that were made after the manager in a graph that is finalized "
+                "({}), expected none of a table: make the manager when the model and its optimizers are built".format(
+                    what, few))
+        if not self._told and not launch.current().rank:
+            self._told = True
+            tf.logging.warning(
+                "CheckpointManager.%s: these variables were made after the manager, as by a hook's begin(), and the "
+                "graph is finalized, so they are in none of its checkpoints: %s. Where they matter make the manager "
+                "later, as in the begin() of a hook that comes behind", what, few)
 
     def save(self, session: Any = None, step: Any = None) -> str:
         """Saves everything as the checkpoint of a step.
@@ -117,7 +131,8 @@ class CheckpointManager:
 
         Raises:
             sok1x.checkpoint.errors.CheckpointError: on all ranks, where one of them cannot save; the checkpoints that
-                were there are as they were. And where variables were made after the manager, and the graph finalized.
+                were there are as they were. And where tables, or slots of them, were made after the manager, and the
+                graph is finalized.
             ValueError: step is no integer, or negative; the session is missing, or of another graph.
         """
         if not is_integer(step) or step < 0:
