@@ -104,8 +104,7 @@ class CheckpointManager:
         before = {id(variable) for variable in self._held}
         of_tables = {id(variable) for table in tables for variable in table.variables()}
         late = [variable for variable in held if id(variable) not in before]
-        names = sorted(variable.op.name for variable in late)
-        few = ", ".join(names[:_FEW]) + (" and {} more".format(len(names) - _FEW) if len(names) > _FEW else "")
+        few = _few(sorted(variable.op.name for variable in late))
         if any(id(variable) in of_tables for variable in late):
             raise CheckpointError(
                 "CheckpointManager.{}: got variables that were made after the manager in a graph that is finalized "
@@ -187,10 +186,10 @@ class CheckpointManager:
         if left and not self._warned and not launch.current().rank:
             self._warned = True
             tf.logging.warning(
-                "CheckpointManager.restore: %s has optimizer slots that this graph has no variables for (%s%s), which "
+                "CheckpointManager.restore: %s has optimizer slots that this graph has no variables for (%s), which "
                 "are not restored. An evaluation needs none. Before training goes on, make the optimizer's step first, "
                 "or with Keras call model.train_on_batch once, and restore then: slots that are made later begin anew",
-                folder, ", ".join(left[:_FEW]), " and {} more".format(len(left) - _FEW) if len(left) > _FEW else "")
+                folder, _few(left))
 
     def _warn_of_others(self) -> None:
         """There may be what a tf.train.Saver has saved on one rank, which is no checkpoint of ours."""
@@ -219,6 +218,10 @@ class CheckpointManager:
                              "was made, expected one of that graph; make the manager in the model's graph, inside "
                              "`with graph.as_default():`".format(what))
         self._look_again(what)
+
+
+def _few(names: List[str]) -> str:
+    return ", ".join(names[:_FEW]) + (" and {} more".format(len(names) - _FEW) if len(names) > _FEW else "")
 
 
 def check_folder(who: str, checkpoint_dir: Any) -> str:
