@@ -1,4 +1,8 @@
 """Names of the graph collections that sok1x fills."""
+from typing import Any, List
+
+import tensorflow.compat.v1 as tf
+
 from sok1x.graph_ops.bridge.tensorflow_versions import resource_variable_ops, tf_ops, variable_pb2
 
 
@@ -21,6 +25,21 @@ class GraphKeys:
     """
 
     GLOBAL_EMBEDDING_VARIABLES = "global_embedding_variables"
+
+
+def tables_made_here() -> List[Any]:
+    """The variables of the default graph's tables, but for those that came with a MetaGraph: they are no tables here.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> from sok1x.core import graph_keys
+        >>> with tf.Graph().as_default():
+        ...     table = sok.DynamicVariable(2)
+        ...     graph_keys.tables_made_here() == [table]
+        True
+    """
+    return [one for one in tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES) if hasattr(one, "table")]
 
 
 # tf.train.Saver exports collections with every checkpoint, and warns about those it cannot write.

@@ -112,7 +112,6 @@ def test_what_comes_after_the_manager_in_a_finalized_graph(tmp_path, kind):
         assert "in none of its checkpoints: late_0, late_1, late_2, late_3, late_4 and 2 more" in told, told
 
 
-
 def test_a_save_inside_of_the_look_that_a_save_takes(tmp_path, monkeypatch):
     """As by the handler of a signal that comes then."""
     sok.init()

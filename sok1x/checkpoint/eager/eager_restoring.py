@@ -125,9 +125,7 @@ def _expect_dealt_out(position: Any, table: EmbeddingVariable) -> None:
     if restore not in _notes:
         _notes[restore] = placement_notes.in_checkpoint(tf.train.NewCheckpointReader(prefix))
     for one in position.object_proto.attributes:
-        complaint = placement_notes.complaint(table, _notes[restore].get(one.checkpoint_key), prefix)
-        if complaint is not None:
-            raise MismatchError(complaint)
+        placement_notes.expect(table, _notes[restore].get(one.checkpoint_key), prefix, MismatchError)
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from sok1x.checkpoint.files.checkpoint_files import Checkpoint
 from sok1x.checkpoint.files.reading import TableSource, Wanted
 from sok1x.checkpoint.session.tables import TableState
 from sok1x.core.eagerly import eager
-from sok1x.core.graph_keys import GraphKeys
+from sok1x.core.graph_keys import GraphKeys, tables_made_here
 from sok1x.core.tables import own_sessions
 
 
@@ -76,7 +76,7 @@ def are_in(prefix: str, tables: List[TableState]) -> bool:
 
 def of_graph(names: Iterable[str]) -> Dict[str, str]:
     """{name: former name} of those dense variables of the default graph that have one: a table's count of steps."""
-    tables = [table for table in tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES) if hasattr(table, "table")]
+    tables = tables_made_here()
     found = {name: former(name, tables) for name in names}
     return {name: then for name, then in found.items() if then != name}
 

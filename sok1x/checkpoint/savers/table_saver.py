@@ -175,9 +175,7 @@ class TableSaver(tf.train.Saver):
         """What this rank has saved for itself, as TensorFlow does it; prefix: the path, an absolute one."""
         notes = placement_notes.in_checkpoint(tf.train.NewCheckpointReader(prefix))
         for name, variable in self._rows().items():
-            complaint = placement_notes.complaint(variable, notes.get(name), prefix)
-            if complaint is not None:
-                raise MismatchError(complaint)
+            placement_notes.expect(variable, notes.get(name), prefix, MismatchError)
         with restored_tables.noted(session, self._held.tables):
             if not one_rank.unsaved_memories(prefix, self._held.tables, self._held.name_of):
                 super().restore(session, save_path)

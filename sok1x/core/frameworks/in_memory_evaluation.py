@@ -9,7 +9,7 @@ from typing import Any, Callable
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.frameworks import wrapping
-from sok1x.core.graph_keys import GraphKeys
+from sok1x.core.graph_keys import tables_made_here
 from sok1x.core.tables import growing_slots
 
 _MODULE = "tensorflow_estimator.python.estimator.hooks.hooks"
@@ -30,8 +30,7 @@ def watch() -> None:
 def _begin(stock: Callable[..., Any]) -> Callable[..., Any]:
     def begin(self: Any) -> None:
         with_slots = {growing_slots.table_of(variable) for variable in tf.global_variables()}
-        variables = tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES)
-        for table in [one.table for one in variables if hasattr(one, "table")]:  # not of one that came with a MetaGraph
+        for table in [one.table for one in tables_made_here()]:
             what = "has rows in host memory" if table.cache is not None else \
                 "grows, and has an optimizer's slots" if table.name in with_slots else None
             if what is not None:

@@ -7,7 +7,7 @@ and of `tf.train.Saver`s with paths of their own (NAME; its neighbours there are
 has no note, as of an earlier sok1x, is taken.
 """
 import json
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Type
 
 from sok1x import launch
 from sok1x.graph_ops.stores.placement import Placement
@@ -48,22 +48,23 @@ def in_checkpoint(reader: Any) -> Dict[str, int]:
     return found
 
 
-def complaint(table: Any, note: Optional[int], source: str) -> Optional[str]:
-    """What is wrong with rows for a table; None where nothing is.
+def expect(table: Any, note: Optional[int], source: str, error: Type[Exception]) -> None:
+    """Refuses rows that were dealt out otherwise than a table's are.
 
     Args:
         table: the table's variable.
         note: how they were dealt out; None: not known.
         source: where they come from, for people.
+        error: the class of what is raised then.
     """
     world, here = launch.current(), note_of(table)
     if note is None or note == here or world is None or world.size == 1:
-        return None
-    return (
+        return
+    raise error((
         "table '{}' on rank {}: got rows that were dealt out otherwise ({}) from {}, expected them {}, as the table is "
         "here (`mode`, `target_gpu`): lookups would not find them. The table is as it was. Give it the `mode` or "
         "`target_gpu` that those were saved with; what sok.CheckpointManager or sok.dump saves then is dealt out anew "
-        "where it is restored").format(table.table.name, world.rank, _label(note), source, _label(here))
+        "where it is restored").format(table.table.name, world.rank, _label(note), source, _label(here)))
 
 
 def _label(note: int) -> str:

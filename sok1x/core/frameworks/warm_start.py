@@ -1,10 +1,10 @@
 """Initial values that TensorFlow takes from checkpoints: tf.train.init_from_checkpoint, an Estimator's warm start."""
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Optional
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.frameworks import slots, wrapping
-from sok1x.core.graph_keys import GraphKeys
+from sok1x.core.graph_keys import tables_made_here
 from sok1x.graph_ops.bridge.tensorflow_versions import ResourceVariable, checkpoint_utils, tensor_util
 
 # What follows the name of an object in a checkpoint of objects, as tf.train.Checkpoint writes.
@@ -83,16 +83,11 @@ def _without_slots(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 def _table_of_slot(variable: Any) -> Optional[str]:
     """The name of the table of which a variable is an optimizer's slot."""
-    tables = _tables()
+    tables = tables_made_here()
     if any(variable is table for table in tables) or not isinstance(variable, ResourceVariable):
         return None
     table = slots.shard_of(variable, tables)
     return str(table.table.name) if table is not None and slots.has_rows_of(variable, table) else None
-
-
-def _tables() -> List[Any]:
-    """The variables of the default graph's tables, without those that came with a MetaGraph."""
-    return [table for table in tf.get_collection(GraphKeys.GLOBAL_EMBEDDING_VARIABLES) if hasattr(table, "table")]
 
 
 def _is_empty(checkpoint: Any, *counts: str) -> bool:
@@ -109,7 +104,7 @@ def _count_beside(name: str) -> str:
 
 def _tables_in(assignment_map: Dict[str, Any]) -> Dict[str, str]:
     """Names in the checkpoint of what is to start tables, or their slots, and the tables' own."""
-    names = {variable.table.name: variable for variable in _tables()}
+    names = {variable.table.name: variable for variable in tables_made_here()}
     found = {}
     for saved, asked in assignment_map.items():
         for each in asked if isinstance(asked, list) else [asked]:
@@ -125,7 +120,7 @@ def _tables_in(assignment_map: Dict[str, Any]) -> Dict[str, str]:
 def _tables_in_scopes(assignment_map: Dict[str, Any]) -> Dict[str, str]:
     """Likewise, and of slots, where a scope is to start a scope: {"old/": "new/"}, of which "/" is all."""
     found = {}
-    names = {table.table.name: table.table.name for table in _tables()}
+    names = {table.table.name: table.table.name for table in tables_made_here()}
     names.update({variable.op.name: table for variable in tf.global_variables()
                   for table in [_table_of_slot(variable)] if table is not None})
     for saved, asked in assignment_map.items():

@@ -77,10 +77,8 @@ def expect_own(tables: Iterable[Any], pairs: List[Tuple[Any, Any]]) -> List[Tupl
                     "{} of {}: each rank has its own rows. For another number of ranks save by "
                     "sok.CheckpointManager").format(table.table.name, rank, size, world.rank, world.size))
             if placement is not None:
-                complaint = placement_notes.complaint(
-                    table, (int(index[placement, 0]) & 0xFFFFFFFF) - 1, "what get_weights has given")
-                if complaint is not None:
-                    raise ValueError(complaint)
+                placement_notes.expect(table, (int(index[placement, 0]) & 0xFFFFFFFF) - 1, "what get_weights has given",
+                                       ValueError)
             index = np.array(index)
             index[[one for one in (note, placement) if one is not None], 0] = 0
             pairs[place] = pairs[place][0], index
