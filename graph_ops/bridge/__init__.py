@@ -35,6 +35,7 @@ From TensorFlow's threads to ours (C++):
     bridge_sessions   sessions that have kernels of ours
     bridge_shared     what there is one of in a process
     bridge_request    the request
+    bridge_request_pool  memory for requests
     bridge_queue      the queue
     bridge_group      several requests that run as one
     bridge_finish     how requests end, and TensorFlow is told

@@ -45,23 +45,28 @@ class CallsOp : public tf::AsyncOpKernel {
       Sessions::Get()->Enter(session_);
       in_session_.store(Pins::EndsWithStep(context));  // what is eager goes on, whichever kernels TensorFlow lets go
     });
-    std::vector<Queued> queued(members_.size());
+    std::vector<Queued> queued(FirstMembers());
     tf::Status status;
-    for (size_t i = 0; status.ok() && i < members_.size(); ++i) {
-      status = members_[i].Begin(context, session_, &queued[i]);
-      if (!status.ok()) status = OfOp(context, status, members_[i].label());
+    for (size_t i = 0; status.ok() && i < queued.size(); ++i) {
+      status = members_[i].Begin(context, session_, nullptr, &queued[i]);
+      if (status.ok()) {
+        queued[i].request->place = static_cast<int>(i);
+      } else {
+        status = OfOp(context, status, members_[i].label());
+      }
     }
-    if (status.ok()) status = Cancellable(context, queued);
+    std::shared_ptr<Cancellable> cancellable;
+    if (status.ok()) status = Register(context, queued, &cancellable);
     if (!status.ok()) {
       for (const Queued& begun : queued) delete begun.request;
       context->SetStatus(status);
       done();
     } else {
       done = OutsideExecutor(context, std::move(done));
-      if (queued.size() == 1) {
+      if (members_.size() == 1) {
         queued[0].request->done = std::move(done);
       } else {
-        new Fused(queued, std::move(done));
+        new Fused(queued, {&members_, session_, std::move(cancellable)}, std::move(done));
       }
       Queue::Get()->Push(queued);
     }
@@ -71,18 +76,26 @@ class CallsOp : public tf::AsyncOpKernel {
   std::vector<Member> members_;
 
  private:
+  // How many begin when the kernel runs: those that follow others come behind them.
+  size_t FirstMembers() const {
+    size_t first = members_.size();
+    while (members_[first - 1].follows() >= 0) --first;
+    return first;
+  }
+
   // Has requests cancelled when TensorFlow gives up the step; the first one has the token.
-  tf::Status Cancellable(tf::OpKernelContext* context, const std::vector<Queued>& queued) {
+  tf::Status Register(tf::OpKernelContext* context, const std::vector<Queued>& queued,
+                      std::shared_ptr<Cancellable>* made) {
     tf::CancellationManager* const manager = context->cancellation_manager();
     if (manager == nullptr) return tf::Status();
     std::vector<int64_t> ids;
     for (const Queued& each : queued) ids.push_back(each.info.id);
-    Queue::Get()->Coming(ids);  // the step may be given up at any moment from the next line on
+    const std::shared_ptr<Cancellable> cancellable(new Cancellable);
+    cancellable->Next(ids);  // the step may be given up at any moment from the next line on
+    *made = cancellable;
     Request* const first = queued[0].request;
     first->cancellation = manager->get_cancellation_token();
-    first->cancellable = manager->RegisterCallback(first->cancellation, [ids] {
-      for (int64_t id : ids) Queue::Get()->Cancel(id);
-    });
+    first->cancellable = manager->RegisterCallback(first->cancellation, [cancellable] { cancellable->Cancel(); });
     if (first->cancellable) return tf::Status();
     Queue::Get()->NotComing(ids);
     return tf::errors::Cancelled("sok1x: the step was cancelled before op '", first->label, "' began");
@@ -160,6 +173,7 @@ tf::Status KnownShapes(tf::shape_inference::InferenceContext* c) {
       .Attr("configs: list(string) = []")     \
       .Attr("signatures: list(int) = []")     \
       .Attr("keep_sums: list(bool) = []")     \
+      .Attr("follows: list(int) = []")        \
       .Attr("counts: list(int) = []")         \
       .Attr("containers: list(string) = []")  \
       .Attr("names: list(string) = []")       \
@@ -172,7 +186,8 @@ tf::Status KnownShapes(tf::shape_inference::InferenceContext* c) {
 // Of a fused node. What members have, one after the other; of each how many: `counts` has kSpans numbers of each
 // member. containers, names: of the resources, which then are no inputs; or empty. output_types: of all outputs, those
 // in host memory last; places: where each is among the node's, -1 where nobody reads it and the node has it not.
-// keep_sums: of each member Request::keeps_sums.
+// keep_sums: of each member Request::keeps_sums. follows: and which member makes its first device input, which is then
+// none of the node's; -1: none does. Those that follow others come last.
 #define SOK1X_REGISTER_FUSED_OP(name)       \
   REGISTER_OP(name "s")                     \
       .Input("resources: Nr * resource")    \
@@ -185,6 +200,7 @@ tf::Status KnownShapes(tf::shape_inference::InferenceContext* c) {
       .Attr("configs: list(string)")        \
       .Attr("signatures: list(int)")        \
       .Attr("keep_sums: list(bool)")        \
+      .Attr("follows: list(int)")           \
       .Attr("counts: list(int)")            \
       .Attr("containers: list(string)")     \
       .Attr("names: list(string)")          \

@@ -129,7 +129,7 @@ int sok1x_outputs(void* handle, int count, const int32_t* ranks, const int64_t* 
 int sok1x_forward(void* handle, int index, int input) {
   auto* request = static_cast<sok1x::Request*>(handle);
   if (request->Output(index) != nullptr) return 0;  // its group has done so
-  request->SetOutput(index, request->context->input(request->InputAt(input)));
+  request->SetOutput(index, request->Input(input));
   return 0;
 }
 

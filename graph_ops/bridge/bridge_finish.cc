@@ -57,6 +57,7 @@ tf::AsyncOpKernel::DoneCallback Request::Conclude(const tf::Status& given) {
   }
   temporaries.clear();
   variables.clear();
+  if (fused != nullptr && status.ok() && device_outputs > 0) fused->Keep(place, Output(0));
   tf::AsyncOpKernel::DoneCallback call = fused == nullptr ? std::move(done) : fused->Leave(status, label);
   delete this;
   return call;

@@ -10,16 +10,70 @@ tf::Status OfOp(tf::OpKernelContext* context, const tf::Status& status, const ch
   return tf::Status(status.code(), tf::strings::StrCat(MessageOf(status), "\n\t [[{{node ", label, "}}]]"));
 }
 
-Fused::Fused(const std::vector<Queued>& queued, tf::AsyncOpKernel::DoneCallback done)
+bool Cancellable::Next(const std::vector<int64_t>& ids) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (cancelled_) return false;
+  Queue::Get()->Coming(ids);
+  ids_ = ids;
+  return true;
+}
+
+void Cancellable::Cancel() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  cancelled_ = true;
+  for (int64_t id : ids_) Queue::Get()->Cancel(id);
+}
+
+Fused::Fused(const std::vector<Queued>& queued, const FusedRun& run, tf::AsyncOpKernel::DoneCallback done)
     : context_(queued[0].request->context),
-      cancellable_(queued[0].request->cancellable),
+      deregisters_(queued[0].request->cancellable),
       cancellation_(queued[0].request->cancellation),
-      done_(std::move(done)),
-      left_(queued.size()) {
+      run_(run),
+      done_(std::move(done)) {
+  if (run_.members->size() > queued.size()) made_.resize(queued.size());
+  Know(queued);
+}
+
+void Fused::Know(const std::vector<Queued>& queued) {
+  ids_.clear();
+  left_ = queued.size();
   for (const Queued& each : queued) {
     each.request->fused = this;
     ids_.push_back(each.info.id);
   }
+}
+
+void Fused::Keep(int member, const tf::Tensor* made) {
+  if (made != nullptr && static_cast<size_t>(member) < made_.size()) made_[member] = *made;
+}
+
+tf::Status Fused::Follow() {
+  std::vector<Member>& members = *run_.members;
+  std::vector<tf::Tensor> made;
+  made.swap(made_);  // so that nothing follows once more
+  std::vector<Queued> queued(members.size() - made.size());
+  std::vector<int64_t> ids;
+  tf::Status status;
+  for (size_t i = 0; status.ok() && i < queued.size(); ++i) {
+    Member& member = members[made.size() + i];
+    status = member.Begin(context_, run_.session, &made[member.follows()], &queued[i]);
+    if (!status.ok()) {
+      status = OfOp(context_, status, member.label());
+      break;
+    }
+    queued[i].request->place = static_cast<int>(made.size() + i);
+    ids.push_back(queued[i].info.id);
+  }
+  if (status.ok() && run_.cancellable != nullptr && !run_.cancellable->Next(ids)) {
+    status = tf::errors::Cancelled("sok1x: the step was cancelled before op '", queued[0].request->label, "' began");
+  }
+  if (!status.ok()) {
+    for (const Queued& begun : queued) delete begun.request;
+    return status;
+  }
+  Know(queued);
+  Queue::Get()->Push(queued);
+  return status;
 }
 
 tf::AsyncOpKernel::DoneCallback Fused::Leave(const tf::Status& status, const char* label) {
@@ -37,7 +91,12 @@ tf::AsyncOpKernel::DoneCallback Fused::Leave(const tf::Status& status, const cha
     for (int64_t id : cancelled) Queue::Get()->Cancel(id);
     return nullptr;
   }
-  if (cancellable_) context_->cancellation_manager()->DeregisterCallback(cancellation_);
+  if (status_.ok() && !made_.empty()) {
+    const tf::Status followed = Follow();
+    if (followed.ok()) return nullptr;
+    status_ = followed;
+  }
+  if (deregisters_) context_->cancellation_manager()->DeregisterCallback(cancellation_);
   if (!status_.ok()) context_->SetStatus(status_);
   tf::AsyncOpKernel::DoneCallback done = done_;
   delete this;

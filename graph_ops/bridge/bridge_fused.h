@@ -2,9 +2,11 @@
 #ifndef SOK1X_BRIDGE_FUSED_H
 #define SOK1X_BRIDGE_FUSED_H
 
+#include <memory>
 #include <mutex>
 #include <vector>
 
+#include "bridge_member.h"
 #include "bridge_request.h"
 
 namespace sok1x {
@@ -13,10 +15,34 @@ namespace sok1x {
 // name. A second one, which TensorFlow adds, is this node.
 tf::Status OfOp(tf::OpKernelContext* context, const tf::Status& status, const char* label);
 
+// The requests of a kernel that TensorFlow may give up at any moment, which the executor then hears.
+class Cancellable {
+ public:
+  // These are next; from now on they may be cancelled. False: the step has been given up already.
+  bool Next(const std::vector<int64_t>& ids);
+  void Cancel();
+
+ private:
+  std::mutex mutex_;  // taken before the queue's
+  std::vector<int64_t> ids_;
+  bool cancelled_ = false;
+};
+
+// What a kernel's run is made of.
+struct FusedRun {
+  std::vector<Member>* members;  // those that follow others come last
+  uint64_t session;
+  std::shared_ptr<Cancellable> cancellable;  // null where TensorFlow cannot give up the step
+};
+
 class Fused {
  public:
-  // Of the requests in `queued`, which know it from now on.
-  Fused(const std::vector<Queued>& queued, tf::AsyncOpKernel::DoneCallback done);
+  // Of the requests in `queued`, which know it from now on: of the members that begin with the run. When these have
+  // finished, the requests of those that follow them begin.
+  Fused(const std::vector<Queued>& queued, const FusedRun& run, tf::AsyncOpKernel::DoneCallback done);
+
+  // Keeps what the request of a member has made, its first output, for a member that follows it.
+  void Keep(int member, const tf::Tensor* made);
 
   // A request of it, the op `label`, has finished. Returns what calls TensorFlow back, of all but the last null; the
   // last one's object is gone.
@@ -28,13 +54,19 @@ class Fused {
  private:
   ~Fused() = default;
 
+  void Know(const std::vector<Queued>& queued);
+  // Begins the members that follow; from then on another thread may finish the last one.
+  tf::Status Follow();
+
   tf::OpKernelContext* const context_;
-  const bool cancellable_;
+  const bool deregisters_;
   const tf::CancellationToken cancellation_;
+  const FusedRun run_;
   const tf::AsyncOpKernel::DoneCallback done_;
+  std::vector<tf::Tensor> made_;  // of each member that begins with the run, while others are to follow
   std::mutex mutex_;
   std::vector<int64_t> ids_;  // of the requests
-  size_t left_;
+  size_t left_ = 0;
   tf::Status status_;
 };
 

@@ -1,6 +1,8 @@
 // See bridge_fused_node.h.
 #include "bridge_fused_node.h"
 
+#include <algorithm>
+
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/lib/hash/hash.h"
 #include "tensorflow/core/lib/strings/strcat.h"
@@ -11,34 +13,40 @@ namespace {
 
 constexpr tf::int64 kUnread = -1;
 
-// Which of a node's outputs somebody reads.
-std::vector<bool> Read(const tf::Node& node) {
+// Which of a node's outputs somebody reads, but for these nodes.
+std::vector<bool> Read(const tf::Node& node, const Nodes& but) {
   std::vector<bool> read(node.num_outputs(), false);
   for (const tf::Edge* edge : node.out_edges()) {
-    if (!edge->IsControlEdge()) read[edge->src_output()] = true;
+    if (edge->IsControlEdge() || std::find(but.begin(), but.end(), edge->dst()) != but.end()) continue;
+    read[edge->src_output()] = true;
   }
   return read;
 }
 
 }  // namespace
 
-tf::Status FusedNode::Replace(const Nodes& nodes, const std::set<tf::Node*>& keep_sums, tf::Graph* graph) {
-  for (tf::Node* node : nodes) {
-    TF_RETURN_IF_ERROR(Add(*node));
-    keep_sums_.push_back(keep_sums.count(node) > 0);
+tf::Status FusedNode::Replace(const Nodes& nodes, const Nodes& followers, const std::set<tf::Node*>& keep_sums,
+                              tf::Graph* graph) {
+  Nodes all(nodes);
+  all.insert(all.end(), followers.begin(), followers.end());
+  for (size_t n = 0; n < all.size(); ++n) {
+    const bool follows = n >= nodes.size();
+    const Nodes follower = follows || followers.empty() ? Nodes() : Nodes{followers[n]};
+    TF_RETURN_IF_ERROR(Add(*all[n], follower, follows ? n - nodes.size() : -1, keep_sums.count(all[n]) > 0));
   }
   Place();
   tf::Node* fused = nullptr;
-  TF_RETURN_IF_ERROR(Make(*nodes[0], graph, &fused));
+  TF_RETURN_IF_ERROR(Make(*all.back(), graph, &fused));
   int inputs[kSpans] = {};
   if (!handles_.named()) inputs[kDeviceInputs] = types_[kResources].size();
   inputs[kHostInputs] = inputs[kDeviceInputs] + types_[kDeviceInputs].size();
   size_t outputs = 0;
-  for (size_t n = 0; n < nodes.size(); ++n) {
-    Move(nodes[n], n, inputs, outputs, graph, fused);
+  for (size_t n = 0; n < all.size(); ++n) {
+    if (follows_[n] >= 0) --inputs[kDeviceInputs];  // where the first would be
+    Move(all[n], n, inputs, outputs, graph, fused);
     for (int span = 0; span < kDeviceOutputs; ++span) inputs[span] += counts_[n * kSpans + span];
-    outputs += nodes[n]->num_outputs();
-    graph->RemoveNode(nodes[n]);
+    outputs += all[n]->num_outputs();
+    graph->RemoveNode(all[n]);
   }
   if (handles_.named()) handles_.RemoveUnread(graph);
   if (fused->in_edges().empty()) graph->AddControlEdge(graph->source_node(), fused);
@@ -53,7 +61,7 @@ bool FusedNode::Gains(const tf::Node& node) {
   return handles.named();
 }
 
-tf::Status FusedNode::Add(const tf::Node& node) {
+tf::Status FusedNode::Add(const tf::Node& node, const Nodes& follower, tf::int64 follows, bool keeps_sums) {
   const tf::AttrSlice attrs = node.attrs();
   Text function, config;
   tf::int64 signature, resources;
@@ -72,9 +80,12 @@ tf::Status FusedNode::Add(const tf::Node& node) {
   functions_.push_back(function);
   configs_.push_back(config);
   signatures_.push_back(signature);
-  const std::vector<bool> read = Read(node);
+  keep_sums_.push_back(keeps_sums);
+  follows_.push_back(follows);
+  const std::vector<bool> read = Read(node, follower);
   for (int span = 0, output = 0; span < kSpans; ++span) {
     counts_.push_back(of[span].size());
+    if (span == kDeviceInputs && follows >= 0) of[span].erase(of[span].begin());
     for (tf::DataType type : of[span]) {
       if (span >= kDeviceOutputs) {
         output_types_.push_back(type);
@@ -106,10 +117,12 @@ tf::string FusedNode::Name() const {
     hash = tf::Hash64Combine(hash, tf::Hash64(configs_[i]));
     hash = tf::Hash64Combine(hash, static_cast<tf::uint64>(signatures_[i]));
     hash = tf::Hash64Combine(hash, keep_sums_[i]);
+    hash = tf::Hash64Combine(hash, static_cast<tf::uint64>(follows_[i]));
   }
   for (tf::int64 place : places_) hash = tf::Hash64Combine(hash, static_cast<tf::uint64>(place));
   const tf::string begin = alone() ? tf::strings::StrCat(labels_[0], "/alone_")
-                                   : tf::strings::StrCat("sok1x_calls/", functions_[0], "_");
+                           : follows_.back() == 0 ? tf::strings::StrCat(labels_[1], "/with_gradient_")
+                                                  : tf::strings::StrCat("sok1x_calls/", functions_.back(), "_");
   return tf::strings::StrCat(begin, tf::strings::Hex(hash));
 }
 
@@ -124,6 +137,7 @@ tf::Status FusedNode::Make(const tf::Node& like, tf::Graph* graph, tf::Node** ma
   tf::AddNodeAttr("configs", configs_, &def);
   tf::AddNodeAttr("signatures", signatures_, &def);
   tf::AddNodeAttr("keep_sums", keep_sums_, &def);
+  tf::AddNodeAttr("follows", follows_, &def);
   tf::AddNodeAttr("counts", counts_, &def);
   tf::AddNodeAttr("containers", handles_.named() ? handles_.containers() : none, &def);
   tf::AddNodeAttr("names", handles_.named() ? handles_.names() : none, &def);
@@ -171,7 +185,7 @@ void FusedNode::Move(tf::Node* node, size_t n, const int* inputs, size_t outputs
     graph->RemoveEdge(edge);  // an input has one edge
     if (control) {
       graph->AddControlEdge(fused, to);
-    } else {
+    } else if (places_[outputs + from] != kUnread) {
       graph->AddEdge(fused, static_cast<int>(places_[outputs + from]), to, input);
     }
   }

@@ -10,6 +10,9 @@
 // They also run at the same time if ranks make different nodes, which may be if they fetch different things: each waits
 // only for what comes before an op of its level, never for one of its own level.
 //
+// A gradient of rows whose sums are left to an optimizer's step becomes one node with that step (bridge_fused_node.h)
+// where the step waits for nothing else of ours.
+//
 // What a cond may skip or a loop repeats stays as it is, and so does what comes after a loop; also in the graphs of
 // functions, and in those whose inputs come one after the other (Session.partial_run). What comes after a cond, such as
 // the one in every tf.debugging.assert, runs whatever branch was taken.
@@ -61,10 +64,36 @@ bool MayLieInVariable(const tf::Edge& edge) {
   return false;
 }
 
+// What gives an edge its tensor, where nodes that only hand it on are left out.
+const tf::Node& Origin(const tf::Edge& edge) {
+  const tf::Node* from = edge.src();
+  const tf::Edge* in = nullptr;
+  while (!edge.IsControlEdge() && from->IsIdentity() && from->input_edge(0, &in).ok()) from = in->src();
+  return *from;
+}
+
+// Whether a step may begin as soon as its gradient has been made: all else that it waits for is there before any op of
+// ours has run, or comes from where the gradient has its inputs. And nothing else waits for the gradient.
+bool MayFollow(const tf::Node& step, const tf::Node& gradient, const Levels& levels) {
+  std::set<const tf::Node*> before;
+  for (const tf::Edge* edge : gradient.in_edges()) before.insert(&Origin(*edge));
+  for (const tf::Edge* edge : gradient.out_edges()) {
+    if (edge->dst() != &step || edge->IsControlEdge()) return false;
+  }
+  for (const tf::Edge* edge : step.in_edges()) {
+    if (edge->src() == &gradient) continue;
+    const tf::Node& from = Origin(*edge);
+    if (before.count(&from) > 0) continue;
+    if (levels.level(*edge->src()) > 0 || Levels::Waits(*edge->src())) return false;
+  }
+  return true;
+}
+
 // Of nodes of ours those that are gradients of rows which one optimizer's step reads, as it reads gradients, and nobody
 // else (groups/kept_sums.h), and these steps; both always run once, on one device. What the gradients are made of stays
-// as it is meanwhile.
-tf::Status FindKeptSums(const Nodes& ours, const Levels& levels, std::set<tf::Node*>* kept) {
+// as it is meanwhile. followers: of these gradients the steps that may follow them in one node.
+tf::Status FindKeptSums(const Nodes& ours, const Levels& levels, std::set<tf::Node*>* kept,
+                        std::map<const tf::Node*, tf::Node*>* followers) {
   const std::set<tf::Node*> all(ours.begin(), ours.end());
   for (tf::Node* node : ours) {
     Text function, reads;
@@ -93,6 +122,7 @@ tf::Status FindKeptSums(const Nodes& ours, const Levels& levels, std::set<tf::No
                      [](const tf::Edge* edge) { return MayLieInVariable(*edge); })) {
       kept->insert(node);
       kept->insert(only->dst());
+      if (MayFollow(*only->dst(), *node, levels)) (*followers)[node] = only->dst();
     }
   }
   return tf::Status();
@@ -115,12 +145,20 @@ class FusingPass : public tf::GraphOptimizationPass {
     if (ours.empty()) return tf::Status();
     const Levels levels(*graph);
     std::set<tf::Node*> kept;
-    TF_RETURN_IF_ERROR(FindKeptSums(ours, levels, &kept));
+    std::map<const tf::Node*, tf::Node*> followers;
+    TF_RETURN_IF_ERROR(FindKeptSums(ours, levels, &kept, &followers));
+    std::set<const tf::Node*> follow;
+    for (const auto& each : followers) follow.insert(each.second);
     std::map<std::tuple<int, Text, std::string>, Nodes> together;
     for (tf::Node* node : ours) {
-      Text function;
+      Text function, next;
       TF_RETURN_IF_ERROR(tf::GetNodeAttr(node->attrs(), "function", &function));
-      if (!levels.plain(*node)) continue;
+      if (!levels.plain(*node) || follow.count(node) > 0) continue;
+      const auto follower = followers.find(node);
+      if (follower != followers.end()) {
+        TF_RETURN_IF_ERROR(tf::GetNodeAttr(follower->second->attrs(), "function", &next));
+        function += " " + next;
+      }
       together[std::make_tuple(levels.level(*node), function, node->assigned_device_name())].push_back(node);
     }
     for (auto& each : together) {
@@ -128,7 +166,12 @@ class FusingPass : public tf::GraphOptimizationPass {
       if (nodes.size() < 2 && kept.count(nodes[0]) == 0 && !FusedNode::Gains(*nodes[0])) continue;
       // In one order whatever a graph's nodes come in.
       std::sort(nodes.begin(), nodes.end(), [](tf::Node* a, tf::Node* b) { return a->name() < b->name(); });
-      TF_RETURN_IF_ERROR(FusedNode().Replace(nodes, kept, graph));
+      Nodes next;
+      for (tf::Node* node : nodes) {
+        const auto follower = followers.find(node);
+        if (follower != followers.end()) next.push_back(follower->second);
+      }
+      TF_RETURN_IF_ERROR(FusedNode().Replace(nodes, next, kept, graph));
     }
     return tf::Status();
   }

@@ -21,6 +21,8 @@ class Levels {
   explicit Levels(const tf::Graph& graph);
 
   int level(const tf::Node& node) const { return levels_[node.id()]; }
+  // Whether it waits for other ranks, or may: an op of ours or Horovod's.
+  static bool Waits(const tf::Node& node);
   // Whether it always runs once: no cond may skip it and no loop repeat it.
   bool plain(const tf::Node& node) const { return !loops_[node.id()] && branches_[node.id()].empty(); }
 
@@ -28,7 +30,6 @@ class Levels {
   // The branches that must be taken for a node to run: what chooses (a node's id and output), and which branch.
   typedef std::set<std::tuple<int, int, int>> Branches;
 
-  static bool Waits(const tf::Node& node);
   static void Insert(const Branches& from, Branches* to) { to->insert(from.begin(), from.end()); }
 
   // What must be taken for something to come along an edge.

@@ -69,7 +69,7 @@ tf::Status ReadOne(tf::OpKernelConstruction* construction, std::vector<Member>* 
 
 tf::Status ReadAll(tf::OpKernelConstruction* construction, std::vector<Member>* members) {
   std::vector<Text> labels, functions, configs, containers, names;
-  std::vector<tf::int64> signatures, counts, places;
+  std::vector<tf::int64> signatures, follows, counts, places;
   std::vector<bool> keep;
   tf::DataTypeVector types;
   TF_RETURN_IF_ERROR(construction->GetAttr("labels", &labels));
@@ -77,6 +77,7 @@ tf::Status ReadAll(tf::OpKernelConstruction* construction, std::vector<Member>* 
   TF_RETURN_IF_ERROR(construction->GetAttr("configs", &configs));
   TF_RETURN_IF_ERROR(construction->GetAttr("signatures", &signatures));
   TF_RETURN_IF_ERROR(construction->GetAttr("keep_sums", &keep));
+  TF_RETURN_IF_ERROR(construction->GetAttr("follows", &follows));
   TF_RETURN_IF_ERROR(construction->GetAttr("counts", &counts));
   TF_RETURN_IF_ERROR(construction->GetAttr("containers", &containers));
   TF_RETURN_IF_ERROR(construction->GetAttr("names", &names));
@@ -84,18 +85,23 @@ tf::Status ReadAll(tf::OpKernelConstruction* construction, std::vector<Member>* 
   TF_RETURN_IF_ERROR(construction->GetAttr("places", &places));
   if (!configs.empty()) TF_RETURN_IF_ERROR(OfThisRank(construction, configs[0]));  // one process has built all
   const size_t size = labels.size();
+  bool ordered = true;
+  for (size_t i = 0; i < follows.size(); ++i) {
+    ordered = ordered && (follows[i] < 0 ? i == 0 || follows[i - 1] < 0 : follows[i] < i && follows[follows[i]] < 0);
+  }
   std::vector<size_t> all(kSpans);  // what members have of each span
   for (size_t i = 0; i < counts.size(); ++i) all[i % kSpans] += counts[i];
   const bool named = !names.empty();
   if (functions.size() != size || configs.size() != size || signatures.size() != size ||
-      keep.size() != size || counts.size() != size * kSpans || containers.size() != names.size() ||
+      keep.size() != size || follows.size() != size || counts.size() != size * kSpans || containers.size() != names.size() ||
       (named && names.size() != all[kResources]) || places.size() != all[kDeviceOutputs] + all[kHostOutputs] ||
-      types.size() != places.size()) {
+      types.size() != places.size() || !ordered) {
     return tf::errors::InvalidArgument("sok1x: a fused node whose lists do not belong to ", size, " ops");
   }
   int first[kSpans] = {};
   if (!named) first[kDeviceInputs] = all[kResources];
-  first[kHostInputs] = first[kDeviceInputs] + all[kDeviceInputs];
+  const size_t given = std::count_if(follows.begin(), follows.end(), [](tf::int64 member) { return member >= 0; });
+  first[kHostInputs] = first[kDeviceInputs] + all[kDeviceInputs] - given;
   members->resize(size);
   size_t output = 0;
   for (size_t i = 0; i < size; ++i) {
@@ -106,6 +112,8 @@ tf::Status ReadAll(tf::OpKernelConstruction* construction, std::vector<Member>* 
     member.label_ = labels[i];
     member.signature_ = static_cast<uint64_t>(signatures[i]);
     member.keeps_sums_ = keep[i];
+    member.follows_ = static_cast<int>(follows[i]);
+    if (member.follows_ >= 0) --first[kDeviceInputs];  // where the first would be, which is none of the kernel's
     if (named) {
       const int begin = first[kResources], end = begin + has[kResources];
       member.containers_.assign(containers.begin() + begin, containers.begin() + end);
@@ -138,7 +146,7 @@ tf::Status Member::FindVariables(tf::OpKernelContext* context, Request* request)
   return tf::Status();
 }
 
-tf::Status Member::Begin(tf::OpKernelContext* context, uint64_t session, Queued* queued) {
+tf::Status Member::Begin(tf::OpKernelContext* context, uint64_t session, const tf::Tensor* given, Queued* queued) {
   std::unique_ptr<Request> request(new Request);
   request->context = context;
   request->stream = StreamOf(context);
@@ -151,11 +159,15 @@ tf::Status Member::Begin(tf::OpKernelContext* context, uint64_t session, Queued*
   request->device_outputs = counts_[kDeviceOutputs];
   request->places = places_.data();
   request->output_types = output_types_.data();
+  if (given != nullptr) {
+    request->follows = true;
+    request->given = *given;
+  }
   TF_RETURN_IF_ERROR(FindVariables(context, request.get()));
   const int inputs = counts_[kDeviceInputs] + counts_[kHostInputs];
   request->inputs.resize(inputs);
   for (int i = 0; i < inputs; ++i) {
-    if (!Describe(context->input(request->InputAt(i)), &request->inputs[i])) {
+    if (!Describe(request->Input(i), &request->inputs[i])) {
       return tf::errors::InvalidArgument("sok1x: got a tensor of more than ", kMaxRank, " dimensions");
     }
   }

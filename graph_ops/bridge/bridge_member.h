@@ -15,8 +15,11 @@ class Member {
   // From the attributes of an op of ours.
   tf::Status Read(tf::OpKernelConstruction* construction);
 
-  // Makes the request of one run. Any thread.
-  tf::Status Begin(tf::OpKernelContext* context, uint64_t session, Queued* queued);
+  // Makes the request of one run. given: of one that follows another its first input, else null. Any thread.
+  tf::Status Begin(tf::OpKernelContext* context, uint64_t session, const tf::Tensor* given, Queued* queued);
+
+  // Which of its kernel's members makes its first input, as its first output, and comes before it; -1: none does.
+  int follows() const { return follows_; }
 
   // The op's name in the graph that was built.
   const char* label() const { return label_.c_str(); }
@@ -38,6 +41,7 @@ class Member {
   KnownVariables::List known_;            // the same
   uint64_t signature_ = 0;
   bool keeps_sums_ = false;
+  int follows_ = -1;
   int64_t id_ = 0;
   int counts_[kSpans] = {};
   int first_[kSpans] = {};
@@ -48,7 +52,7 @@ class Member {
 // Of a node of one op of ours, as it was built or as a fused one is made.
 tf::Status ReadOne(tf::OpKernelConstruction* construction, std::vector<Member>* members);
 
-// Of a fused node.
+// Of a fused node. Members that follow others come last.
 tf::Status ReadAll(tf::OpKernelConstruction* construction, std::vector<Member>* members);
 
 }  // namespace sok1x

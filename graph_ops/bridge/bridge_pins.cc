@@ -161,7 +161,7 @@ void Pins::Keep(Request* request) {
   if (EndsWithStep(context)) return;
   Held pins = request->pins;
   for (int i = 0; i < request->device_inputs; ++i) {
-    const tf::Tensor& input = context->input(request->InputAt(i));
+    const tf::Tensor& input = request->Input(i);
     if (input.dtype() != tf::DT_INT32) continue;
     const auto* buffer = dynamic_cast<const PinnedBuffer*>(tf::DMAHelper::buffer(&input));
     if (buffer != nullptr) pins.insert(pins.end(), buffer->pins().begin(), buffer->pins().end());

@@ -16,6 +16,7 @@
 #include "tensorflow/core/public/version.h"
 
 #include "bridge_cuda.h"
+#include "bridge_request_pool.h"
 #include "bridge_scratch.h"
 #include "bridge_timeline.h"
 
@@ -90,6 +91,9 @@ enum Span { kResources, kDeviceInputs, kHostInputs, kDeviceOutputs, kHostOutputs
 
 // One run of one op, from ComputeAsync until sok1x_finish.
 struct Request {
+  static void* operator new(size_t bytes) { return RequestPool::Get()->Take(bytes); }
+  static void operator delete(void* block) { RequestPool::Get()->Give(block); }
+
   tf::OpKernelContext* context;
   tf::AsyncOpKernel::DoneCallback done;
   const char* label;       // the op's name
@@ -101,6 +105,9 @@ struct Request {
   const tf::DataType* output_types;
   tf::gtl::InlinedVector<std::pair<int, tf::Tensor>, 2> unread;  // outputs that the kernel does not have, by number
   Fused* fused = nullptr;  // of requests of which TensorFlow knows as one
+  int place = 0;           // which of its kernel's ops
+  bool follows = false;    // another op of its kernel, whose first output its first input is
+  tf::Tensor given;        // then that
   // Without memory of their own for as many as most have: one thread makes requests and another one deletes them.
   tf::gtl::InlinedVector<TensorInfo, 7> inputs;
   tf::gtl::InlinedVector<tf::core::RefCountPtr<tf::Var>, 6> variables;
@@ -124,9 +131,10 @@ struct Request {
   // Of one that runs eagerly: bridge_pins.h.
   std::vector<std::shared_ptr<tf::core::RefCounted>> pins;
 
-  // Where input i of the op, those in host memory last and without resources, is among its kernel's.
-  int InputAt(int i) const {
-    return i < device_inputs ? first[kDeviceInputs] + i : first[kHostInputs] + i - device_inputs;
+  // Input i of the op, those in host memory last and without resources.
+  const tf::Tensor& Input(int i) const {
+    if (follows && i == 0) return given;
+    return context->input(i < device_inputs ? first[kDeviceInputs] + i : first[kHostInputs] + i - device_inputs);
   }
 
   // Output i, or null where there is none yet.

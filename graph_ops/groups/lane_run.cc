@@ -57,10 +57,9 @@ void Lane::Run(const Team& team, std::vector<uint8_t>* left) {
 }
 
 int Lane::Look(const Team& team, Group* group, uint8_t* left, std::string* error) {
-  std::vector<LookupFacts> facts;
-  facts.reserve(team.members.size());
-  for (const RequestInfo* member : team.members) facts.push_back(OpOf(member).facts);
-  LookupRun run(group, facts.data(), steps_, static_cast<GroupDevice*>(team.op->device));
+  facts_.clear();
+  for (const RequestInfo* member : team.members) facts_.push_back(OpOf(member).facts);
+  LookupRun run(group, facts_.data(), steps_, static_cast<GroupDevice*>(team.op->device));
   const int code = team.op->kind == kLaneForward    ? Forward(team, &run, left)
                    : team.op->kind == kLaneDistinct ? Distinct(team, &run, left)
                    : team.op->kind == kLaneWeights  ? run.WeightsGradient(left)

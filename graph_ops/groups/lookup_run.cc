@@ -177,7 +177,7 @@ int LookupRun::LeaveInOrder(int t) {
   Request* request = member(t);
   if (request->Output(kOrder) != nullptr) return 0;  // as its own `prepare` has found
   if (!facts_[t].mean && request->Output(kScales) == nullptr) {
-    request->SetOutput(kScales, request->context->input(request->InputAt(kWeights)));
+    request->SetOutput(kScales, request->Input(kWeights));
   }
   return Nothing(t, {kOrder});
 }

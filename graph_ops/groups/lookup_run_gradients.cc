@@ -46,7 +46,7 @@ int LookupRun::Distinct(bool alone, const int64_t* ahead, int64_t* at_least, int
   for (int t = 0; t < size(); ++t) {
     UniqueMember& m = members[t];
     Request* request = member(t);
-    request->SetOutput(other, request->context->input(request->InputAt(other)));
+    request->SetOutput(other, request->Input(other));
     if (m.values != nullptr) continue;
     void* inverse;
     const int code = Output(t, place, {m.n}, &inverse);
@@ -219,7 +219,7 @@ int LookupRun::SumIntoOutputs(std::vector<SumMember>* members, std::initializer_
     std::vector<tf::Tensor> needs;
     for (int place : inputs) {
       if (place < 0 || (place == kScales && !facts_[each.first].weighted)) continue;
-      needs.push_back(request->context->input(request->InputAt(place)));
+      needs.push_back(request->Input(place));
     }
     request->SetOutput(0, KeptSums::Keep(each.second, {(*members)[each.first], steps_, work_.device}, needs, received));
   }

@@ -134,14 +134,15 @@ def test_not_of_what_may_change_before_the_step(sums, kept):
 @pytest.mark.parametrize("optimizer", sorted(STEPS))
 @pytest.mark.parametrize("watched", [2, 3], ids=["values", "all"])
 def test_not_of_a_copy(sums, seed, optimizer, watched, monkeypatch, tmp_path):
-    """TensorFlow's debugger copies tensors on their way: a step that is given a copy of what nobody has written says
-    so, and moves nothing. Without fused ops it steps as ever."""
+    """TensorFlow's debugger copies tensors on their way: a step that is a node of its own, for it waits for the loss,
+    and is given a copy of what nobody has written, says so, and moves nothing. Without fused ops it steps as ever."""
     urls = "file://{}".format(tmp_path)
     for fuse in ("1", "0"):
         monkeypatch.setenv("SOK1X_FUSE", fuse)
         with graph() as made:
             model = Model(np.random.RandomState(seed), STEPS[optimizer])
-            train, feed = model.train(), {model.keys: model.dense[0]}
+            with tf.control_dependencies([model.loss]):
+                train, feed = model.train(), {model.keys: model.dense[0]}
             with session() as run:
                 found, options = tf.RunMetadata(), tf.RunOptions()
                 run.run(train, feed, tf.RunOptions(output_partition_graphs=True), found)
@@ -159,6 +160,26 @@ def test_not_of_a_copy(sums, seed, optimizer, watched, monkeypatch, tmp_path):
                 with pytest.raises(tf.errors.InvalidArgumentError, match="copy of its gradient.*SOK1X_FUSE=0"):
                     run.run(train, feed, options)
                 same(before[:watched], run.run(model.variables)[:watched])
+
+
+@pytest.mark.parametrize("optimizer", sorted(STEPS))
+def test_of_one_node_nothing_is_copied(sums, seed, optimizer, tmp_path):
+    """Of a step that follows its gradient in one node TensorFlow's debugger sees nothing that nobody has written."""
+    found = []
+    for watch in (True, False):
+        with graph() as made:
+            tf.set_random_seed(seed)
+            model = Model(np.random.RandomState(seed), STEPS[optimizer])
+            train, options = model.train(), tf.RunOptions()
+            if watch:
+                debug_utils.watch_graph(options, made, debug_urls="file://{}".format(tmp_path))
+            began = sums.sok1x_kept_sums_kept()
+            with session() as run:
+                for batch in model.dense:
+                    run.run(train, {model.keys: batch}, options)
+                found.append(run.run(model.variables))
+            assert sums.sok1x_kept_sums_kept() - began == 3 * len(model.dense)
+    same(*found)
 
 
 def test_one_session_runs_steps_of_both_kinds(sums, seed):
