@@ -4,10 +4,12 @@ An op has its variables for good when it is built, and a lookup is built before 
 is noted here when it is made, with its table, in its graph; and once more when its initializer runs, in the session,
 for graphs that another process has built.
 """
+import collections
+import contextlib
 import ctypes
 import struct
 import threading
-from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Deque, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -31,34 +33,48 @@ class Slot(NamedTuple):
 _of_sessions: Dict[int, Dict[str, Set[Slot]]] = {}  # session -> table's name -> slots
 _python_only: Set[Tuple[int, str]] = set()  # (session, table's name)
 _told: Dict[str, Dict[Tuple[int, Optional[int]], "_Told"]] = {}  # table's name -> by session, and plan's number
+_gone: Deque[Tuple[str, Slot]] = collections.deque()  # (table's name, slot): eager ones that are to be forgotten
 _lock = threading.RLock()  # graphs are built while others run
+
+
+@contextlib.contextmanager
+def _locked() -> Iterator[None]:
+    """Inside, this thread alone looks at all this, and what is gone has been forgotten."""
+    with _lock:
+        while _gone:
+            table, slot = _gone.popleft()
+            for known in [plan.unordered().slots, *_of_sessions.values()]:
+                known.get(table, set()).discard(slot)
+            _tell(table)
+        yield
 
 
 def note_made(graph: tf.Graph, table: str, slot: Slot) -> None:
     """Notes a slot that has been made in a graph; table: a name."""
-    with _lock:
+    with _locked():
         plan.of(graph).slots.setdefault(table, set()).add(slot)
         _tell(table)
 
 
 def note_eager(table: str, slot: Slot) -> None:
     """As `note_made`, of eager execution."""
-    with _lock:
+    with _locked():
         plan.unordered().slots.setdefault(table, set()).add(slot)
         _tell(table)
 
 
 def forget(table: str, slot: Slot) -> None:
-    """An eager slot is gone."""
-    with _lock:
-        for known in [plan.unordered().slots, *_of_sessions.values()]:
-            known.get(table, set()).discard(slot)
-        _tell(table)
+    """An eager slot is gone.
+
+    Called wherever Python collects garbage, so it takes no lock, which this thread may hold, `plan`'s too. Until
+    somebody asks, C++ may look for the slot, and finds none of its name.
+    """
+    _gone.append((table, slot))
 
 
 def note_initialized(request: Any, table: str, *slots: Slot) -> None:
     """Notes slots that a request initializes, or, without any, that the table's rows are being initialized."""
-    with _lock:
+    with _locked():
         _of_sessions.setdefault(request.session, {}).setdefault(table, set()).update(slots)
         _tell(table, request.session)
 
@@ -69,7 +85,8 @@ def of(request: Any, table: Table) -> List[Slot]:
     Raises:
       CallError: FAILED_PRECONDITION where they cannot be known.
     """
-    slots = _known(request.session, request.plan, table.name)
+    with _locked():
+        slots = _known(request.session, request.plan, table.name)
     if slots is None:
         raise CallError(FAILED_PRECONDITION, (
             "embedding table '{}' cannot get more rows in this session: its graph was built by another process, and "
@@ -80,17 +97,16 @@ def of(request: Any, table: Table) -> List[Slot]:
 
 
 def _known(session: int, plan_number: Optional[int], table: str) -> Optional[List[Slot]]:
-    with _lock:
-        of_graph, initialized = plan.get(plan_number), _of_sessions.get(session, {}).get(table)
-        if of_graph is None and initialized is None:
-            return None
-        return sorted(set(initialized or ()) | (set() if of_graph is None else of_graph.slots.get(table, set())))
+    of_graph, initialized = plan.get(plan_number), _of_sessions.get(session, {}).get(table)
+    if of_graph is None and initialized is None:
+        return None
+    return sorted(set(initialized or ()) | (set() if of_graph is None else of_graph.slots.get(table, set())))
 
 
 def address(request: Any, table: Table) -> int:
     """Where C++ finds what `of` gives (SlotsOf* in groups/lookup_facts.h), and null as long as that raises."""
     key = request.session, request.plan
-    with _lock:
+    with _locked():
         of_table = _told.setdefault(table.name, {})
         if key not in of_table:
             of_table[key] = _Told()
@@ -100,7 +116,7 @@ def address(request: Any, table: Table) -> int:
 
 def end_session(session: int) -> None:
     """Forgets a session whose ops are gone: nobody has an `address` of it any more."""
-    with _lock:
+    with _locked():
         for table in [*_of_sessions.pop(session, {}), *_told]:
             _python_only.discard((session, table))
         for table, of_table in list(_told.items()):
@@ -126,7 +142,7 @@ def _to_tell(session: int, plan_number: Optional[int], table: str) -> Optional[L
 
 def leave_to_python(session: int, table: str, leave: bool) -> None:
     """Whether C++ is to leave a table's new keys to Python, as where the slots are not known; table: its name."""
-    with _lock:
+    with _locked():
         (_python_only.add if leave else _python_only.discard)((session, table))
         _tell(table, session)
 

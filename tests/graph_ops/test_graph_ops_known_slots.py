@@ -1,4 +1,6 @@
 """What is told of tables that grow or forget, session by session: it goes with its session, and does not pile up."""
+import ctypes
+import threading
 import time
 import types
 
@@ -6,6 +8,7 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 import sok1x as sok
+from sok1x.graph_ops.bridge import plan
 from sok1x.graph_ops.stores import known_slots, step_times
 from sok1x.graph_ops.stores.table import Initializer, Table
 
@@ -32,6 +35,33 @@ def test_what_is_told_goes_with_its_session():
     assert TABLE.name not in known_slots._told
     assert not {request.session for request in sessions}.intersection(known_slots._of_sessions)
     assert not [key for key in known_slots._python_only if key[1] == TABLE.name]
+
+
+def test_a_slot_goes_whoever_holds_locks():
+    """Python collects garbage at any allocation, of those too that are made with a lock held."""
+    slot, other = known_slots.Slot("goes/m", "", 0.5), known_slots.Slot("goes/v", "", 0.25)
+    request = types.SimpleNamespace(session=(1 << 60) + 100, plan=plan.unordered().number)
+    known_slots.note_eager(TABLE.name, slot)
+    known_slots.note_eager(TABLE.name, other)
+    known_slots.note_initialized(request, TABLE.name, slot, other)
+    assert known_slots.of(request, TABLE) == [slot, other]
+    told = ctypes.c_void_p.from_address(known_slots.address(request, TABLE))
+    try:
+        for name, lock in (("plan", plan._lock), ("known_slots", known_slots._lock)):
+            forgets = threading.Thread(target=known_slots.forget, args=(TABLE.name, slot), daemon=True)
+            with lock:
+                forgets.start()
+                forgets.join(20)
+                assert not forgets.is_alive(), name
+        assert known_slots.of(request, TABLE) == [other]
+        assert ctypes.c_int64.from_address(told.value).value == 1
+        known_slots.forget(TABLE.name, other)
+        known_slots.note_eager(TABLE.name, slot)  # of the name that another had
+        assert known_slots.of(request, TABLE) == [slot]
+        assert not known_slots._gone
+    finally:
+        known_slots.forget(TABLE.name, slot)
+        known_slots.end_session(request.session)
 
 
 def test_closed_sessions_leave_nothing():
