@@ -10,12 +10,14 @@ most that a run has added, a rank has come to `seen + stride` at most, and by th
 
 A forked child (a data loader, a pool's worker) is no rank: it has what the process had before. multiprocessing ends its
 daemonic children by SIGTERM, and waits for them.
+
+A handler that the program sets meanwhile stays, then and in children. It may call ours, as the one before it.
 """
 import os
 import signal
 import threading
 import time
-from typing import Any, Callable, Iterable, Tuple, Union
+from typing import Any, Callable, Iterable, Sequence, Tuple, Union
 
 from sok1x import launch
 
@@ -47,27 +49,32 @@ def signals_of(who: str, given: Signals) -> Tuple[int, ...]:
 
 
 class _ToldToEnd:
-    """This process's part. `begun`, `passed` and `over` are called by a session's hook, on the main thread."""
+    """This process's part. `begun`, `passed` and `over` are called by a session's hook, on any thread."""
 
     def __init__(self) -> None:
         self._told = False
+        self._over = False  # who has not been told by now is told as before
         self._before: Any = {}  # signal -> what handled it before
         self._sessions = self._seen = self._stride = 0
         self._forking = threading.local()  # .mask: the signals that this thread blocked before it began to fork
         os.register_at_fork(before=self._hold, after_in_parent=self._let, after_in_child=self._forked)  # for good
 
-    def listen(self, who: str, signals: Iterable[int]) -> None:
+    def listen(self, who: str, signals: Sequence[int]) -> None:
         """Has these signals tell this process to end, from now on.
 
         Raises:
             ValueError: it is not the main thread that asks.
         """
-        for number in signals:
-            if number in self._before:
-                continue
-            if threading.current_thread() is not threading.main_thread():
-                raise ValueError("{}: save_on_sigterm: Python handles signals on the main thread alone, and this is "
-                                 "'{}': make it there".format(who, threading.current_thread().name))
+        if self._over and _is_main_thread():
+            self._restore()  # what a session in another thread has left
+        wanted = [number for number in signals
+                  if number not in self._before or self._over and not self._handles(number)]
+        if wanted and not _is_main_thread():
+            raise ValueError("{}: save_on_sigterm: Python handles signals on the main thread alone, and this is "
+                             "'{}': make it there".format(who, threading.current_thread().name))
+        if signals:
+            self._over = False
+        for number in wanted:
             self._before[number] = signal.signal(number, self._hear)
 
     def begun(self, step: int) -> None:
@@ -101,9 +108,11 @@ class _ToldToEnd:
     def over(self) -> None:
         """The session has ended, saved. Who has not been told to end is no longer to be told this way."""
         world = launch.current()
-        if self._told or (world is not None and world.size > 1 and world.coordinator.notice.asked):
+        if world is not None and world.size > 1 and world.coordinator.notice.asked:
             return  # the process is about to end, with code 0, however often it is told
-        self._restore()
+        self._over = True
+        if not self._told and _is_main_thread():
+            self._restore()  # Python refuses that on another thread: from there ours stays, and hands on
 
     def _place(self, step: int) -> int:
         return self._sessions * _STEPS + step
@@ -127,20 +136,41 @@ class _ToldToEnd:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def _forked(self) -> None:
-        self._told = False
+        self._told, self._over = False, True
         self._restore()
         self._let()
 
+    def _handles(self, number: int) -> bool:
+        """Whether a signal comes to `_hear` first."""
+        return signal.getsignal(number) == self._hear
+
     def _restore(self) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, signal.SIG_DFL if before is None else before)
-        self._before = {}
+        for number in list(self._before):
+            if self._handles(number):  # else the handler is the program's own, which may call ours
+                signal.signal(number, self._before[number] or signal.SIG_DFL)
+                del self._before[number]  # not before: ours may be called until then
 
     def _hear(self, number: int, frame: Any) -> None:
+        if self._over and not self._told:
+            self._hand_on(number, frame)
+            return
         self._told = True
         world = launch.current()
         if world is not None and world.size > 1:
             world.coordinator.notice.give()
+
+    def _hand_on(self, number: int, frame: Any) -> None:
+        """A signal does what it did before."""
+        before = self._before.get(number, signal.SIG_IGN)
+        if callable(before):
+            before(number, frame)
+        elif before != signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 told_to_end = _ToldToEnd()

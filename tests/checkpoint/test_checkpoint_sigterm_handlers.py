@@ -1,0 +1,141 @@
+"""Who handles a signal after a session with save_on_sigterm: whom the program has set, and what there was before."""
+import signal
+import subprocess
+import sys
+
+import pytest
+from ranks import environment
+
+from sok1x.checkpoint.files import folders
+
+OWN = """
+import os, signal, sys, threading
+from sok1x.checkpoint.session.told_to_end import told_to_end
+
+calls = []
+
+def first(number, frame):
+    calls.append("first")
+
+def mine(number, frame):
+    calls.append("mine")
+    if sys.argv[1] == "chained":
+        before[number](number, frame)
+
+def ended(child):
+    status = os.waitpid(child, 0)[1]
+    return os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+
+BOTH = [signal.SIGTERM, signal.SIGUSR1]  # the first had no handler
+
+signal.signal(signal.SIGUSR1, first)
+told_to_end.listen("a test", BOTH)
+told_to_end.begun(0)
+before = {number: signal.signal(number, mine) for number in BOTH}
+for number in BOTH:  # in a child the process's handlers, and behind them what there was before ours
+    child = os.fork()
+    if not child:
+        assert all(signal.getsignal(each) is mine for each in BOTH)
+        os.kill(os.getpid(), number)
+        os._exit(["mine", "first"].index(calls[-1]) + 10 * len(calls))
+    code = ended(child)
+    if sys.argv[1] == "own":
+        assert code == 10, (number, code)
+    else:
+        assert code == (-signal.SIGTERM if number == signal.SIGTERM else 21), (number, code)
+assert not calls
+told_to_end.over()
+assert all(signal.getsignal(each) is mine for each in BOTH)
+os.kill(os.getpid(), signal.SIGUSR1)
+assert calls == ["mine"] + ["first"] * (sys.argv[1] == "chained"), calls
+assert not told_to_end.passed(1, lambda: 1)
+child = os.fork()
+if not child:
+    told_to_end.listen("a test", BOTH)  # of another session
+    assert not any(signal.getsignal(each) is mine for each in BOTH)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    assert calls[1:] == ["first"] * (sys.argv[1] == "chained")
+    assert told_to_end.passed(1, lambda: 1)
+    os._exit(0)
+assert ended(child) == 0
+if sys.argv[1] == "chained":
+    print("done", flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)  # ends it, as what there was before
+else:
+    told_to_end.listen("a test", BOTH)
+    told_to_end.over()
+    assert all(signal.getsignal(each) is mine for each in BOTH)
+    print("done")
+"""
+
+
+@pytest.mark.parametrize("how, code", [("own", 0), ("chained", -signal.SIGTERM)])
+def test_a_handler_of_the_programs_own_stays(how, code):
+    done = subprocess.run([sys.executable, "-c", OWN, how], env=environment(), stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=100)
+    assert (done.returncode, done.stdout) == (code, b"done\n"), done.stderr.decode()
+
+
+THREAD = """
+import os, signal, sys, threading, time
+import tensorflow.compat.v1 as tf
+tf.disable_v2_behavior()
+import sok1x as sok
+
+heard = []
+signal.signal(signal.SIGUSR1, lambda number, frame: heard.append(number))
+BOTH = [signal.SIGTERM, signal.SIGUSR1]
+graph, ready, errors, steps = tf.Graph(), threading.Event(), [], []
+with graph.as_default():
+    keys = tf.placeholder(tf.int64, [None, 1, 1])
+    loss = tf.reduce_sum(sok.All2AllDenseEmbedding(100, 4, 1, 1)(keys, training=True))
+    step = tf.train.AdagradOptimizer(0.1).minimize(loss, tf.train.get_or_create_global_step())
+hook = sok.CheckpointSaverHook(sys.argv[1], save_steps=100000, save_on_sigterm=BOTH)
+
+def train(most):
+    try:
+        with graph.as_default(), tf.train.MonitoredTrainingSession(
+                hooks=[sok.InitHook(global_batch_size=1), hook], save_checkpoint_secs=None) as session:
+            while not session.should_stop() and most:
+                session.run(step, {keys: [[[7]]]})
+                ready.set()
+                most -= 1
+        steps.append(most)
+    except BaseException as error:
+        errors.append(repr(error))
+
+def trained(most):
+    ready.clear()
+    thread = threading.Thread(target=train, args=(most,))
+    thread.start()
+    if most > 10:
+        assert ready.wait(60)
+        os.kill(os.getpid(), signal.SIGTERM)
+    thread.join()
+    assert not errors, errors
+
+trained(3)
+os.kill(os.getpid(), signal.SIGUSR1)  # as before the session
+assert heard == [signal.SIGUSR1] and steps == [0]
+if sys.argv[2] == "ends":
+    print("trained", flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(60)
+hook = sok.CheckpointSaverHook(sys.argv[1], save_steps=100000, save_on_sigterm=BOTH)
+trained(3)  # another session listens anew
+trained(10 ** 9)
+assert steps[:2] == [0, 0] and steps[2] > 0
+for number in BOTH:
+    os.kill(os.getpid(), number)  # it is about to end, with code 0, however often it is told
+assert heard == [signal.SIGUSR1]
+print("trained")
+"""
+
+
+@pytest.mark.parametrize("how, code", [("ends", -signal.SIGTERM), ("again", 0)])
+def test_a_session_in_another_thread(how, code, tmp_path):
+    done = subprocess.run([sys.executable, "-c", THREAD, str(tmp_path), how], env=environment(), stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=200)
+    assert (done.returncode, done.stdout) == (code, b"trained\n"), done.stderr.decode()
+    step = folders.latest(str(tmp_path)).step
+    assert step == 3 if how == "ends" else step > 6, step
