@@ -5,35 +5,74 @@ what is left must hold what is about to be promised, and what saving the model t
 less it gets less, unless there is twice as much for each rank of the host: they grow at the same time, and other tables
 may have been promised memory that they have not written yet.
 """
-from typing import Any, List
+import os
+import re
+from typing import Any, Dict, Iterator, List, Tuple
 
 _NO_LIMIT = 2 ** 62
 _FOR_SAVING = 1 << 27
 _FOR_A_ROW = 24  # bytes, of a table that forgets, to save it
-# Files of control groups, versions 2 and 1: the limit, what is used, and in what that is, what is given back when it is
+# Files of control groups, by version: the limit, what is used, and in memory.stat what of that is given back when it is
 # needed, as files that have been read.
-_OF_CONTAINERS = (
-    ("memory.max", "memory.current", "memory.stat", ("inactive_file", "active_file", "slab_reclaimable")),
-    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat",
-     ("total_inactive_file", "total_active_file")))
+_FILES = {2: ("memory.max", "memory.current", ("inactive_file", "active_file", "slab_reclaimable")),
+          1: ("memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file"))}
+_USUAL = {"/sys/fs/cgroup": (2, "/"), "/sys/fs/cgroup/memory": (1, "/")}  # where they are if nothing says so
+_MOUNT = re.compile(r"^\S+ \S+ \S+ (\S+) (\S+) .*- cgroup(2?) \S+ (\S+)$", re.MULTILINE)
+_GROUP = re.compile(r"^\d+:([^:]*):(/.*)$", re.MULTILINE)
 
 
 def available() -> int:
-    """Bytes that the system, and the container that the process is in, can still give without swapping."""
+    """Bytes that the system, and the control groups that the process is in, can still give without swapping.
+
+    A container is such a group, and a job of a batch system, or a step of it; each may lie in others.
+    """
     left: List[int] = [_NO_LIMIT]
     with open("/proc/meminfo") as lines:
         left += [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
-    for limit, used, stat, given_back in _OF_CONTAINERS:
+    for version, folder in _groups():
+        limit, used, given_back = _FILES[version]
         try:
-            with open("/sys/fs/cgroup/" + limit) as a, open("/sys/fs/cgroup/" + used) as b, \
-                    open("/sys/fs/cgroup/" + stat) as c:
-                most, now = a.read().strip(), int(b.read())
-                cached = [int(line.split()[1]) for line in c if line.split()[0] in given_back]
-            if most != "max":
-                left.append(int(most) - now + sum(cached))
+            most = _text(os.path.join(folder, limit)).strip()
+            if most == "max" or int(most) >= _NO_LIMIT:
+                continue
+            now, stat = int(_text(os.path.join(folder, used))), _text(os.path.join(folder, "memory.stat"))
+            cached = [int(number) for name, number in map(str.split, stat.splitlines()) if name in given_back]
+            left.append(int(most) - now + sum(cached))
         except (OSError, ValueError):
             continue
     return max(0, min(left))
+
+
+def _groups() -> Iterator[Tuple[int, str]]:
+    """(version, folder) of each, outwards as far as they can be seen: a container may see its own part alone."""
+    mounts = dict(_USUAL)  # folder -> (version, the group that is seen there)
+    own: Dict[int, str] = {}  # version -> the group that the process is in
+    try:
+        for root, point, second, options in _MOUNT.findall(_text("/proc/self/mountinfo")):
+            if second or "memory" in options.split(","):
+                mounts[_unescaped(point)] = 2 if second else 1, _unescaped(root)
+        for controllers, group in _GROUP.findall(_text("/proc/self/cgroup")):
+            if not controllers or "memory" in controllers.split(","):
+                own[1 if controllers else 2] = group
+    except OSError:
+        pass
+    for point, (version, root) in mounts.items():
+        root, group = root.rstrip("/"), own.get(version, "/")
+        inside = group[len(root):].strip("/") if (group + "/").startswith(root + "/") else ""
+        while inside and ".." not in inside.split("/"):
+            yield version, os.path.join(point, inside)
+            inside = os.path.dirname(inside)
+        yield version, point
+
+
+def _text(path: str) -> str:
+    with open(path, errors="surrogateescape") as file:
+        return str(file.read())
+
+
+def _unescaped(path: str) -> str:
+    """As the system has it: there blanks are numbers."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), path)
 
 
 def kept_for_saving(table: Any, rows: int) -> int:

@@ -22,12 +22,12 @@ def test_files_that_have_been_read_are_given_back(monkeypatch, version, limit, l
     files.update({"/sys/fs/cgroup/" + name: text.replace("{limit}", str(limit))
                   for name, text in FILES.get(version, {}).items()})
 
-    def opened(path, *how):
+    def opened(path, **how):
         if path in files:
             return io.StringIO(files[path])
         if path.startswith("/sys/fs/cgroup/"):
             raise FileNotFoundError(path)
-        return builtins.open(path, *how)
+        return builtins.open(path, **how)
 
     monkeypatch.setattr(host_left, "open", opened, raising=False)
     assert host_left.available() == left
