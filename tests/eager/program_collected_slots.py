@@ -13,6 +13,8 @@ import sok1x as sok
 from sok1x.graph_ops.bridge import plan
 from sok1x.graph_ops.stores import known_slots
 
+tf.compat.v1.enable_v2_behavior()
+
 
 class Collects:
     """A lock in which garbage is collected, once."""
