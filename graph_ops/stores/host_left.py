@@ -26,9 +26,14 @@ def available() -> int:
 
     A container is such a group, and a job of a batch system, or a step of it; each may lie in others.
     """
-    left: List[int] = [_NO_LIMIT]
+    return _least()[0]
+
+
+def _least() -> Tuple[int, str]:
+    """What `available` says, and the folder of the group that has no more; "" where it is the system."""
+    left: List[Tuple[int, str]] = [(_NO_LIMIT, "")]
     with open("/proc/meminfo") as lines:
-        left += [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
+        left += [(1024 * int(line.split()[1]), "") for line in lines if line.startswith("MemAvailable:")]
     for version, folder in _groups():
         limit, used, given_back = _FILES[version]
         try:
@@ -37,10 +42,10 @@ def available() -> int:
                 continue
             now, stat = int(_text(os.path.join(folder, used))), _text(os.path.join(folder, "memory.stat"))
             cached = [int(number) for name, number in map(str.split, stat.splitlines()) if name in given_back]
-            left.append(int(most) - now + sum(cached))
+            left.append((max(0, int(most) - now + sum(cached)), folder))
         except (OSError, ValueError):
             continue
-    return max(0, min(left))
+    return min(left)
 
 
 def _groups() -> Iterator[Tuple[int, str]]:
@@ -94,5 +99,7 @@ def allows(more: int, kept: int, world: Any, at_least: bool) -> bool:
 
 def said(kept: int, world: Any) -> str:
     """What is left, for an error."""
-    return "{} bytes of the host's memory are left, of which {} are kept for saving, {} for each of {} ranks".format(
-        available(), kept * world.local_size, kept, world.local_size)
+    group = _least()[1]
+    return "{} bytes of the host's memory are left, of which {} are kept for saving, {} for each of {} ranks{}".format(
+        available(), kept * world.local_size, kept, world.local_size,
+        group and " (so little is left of the limit of the control group {})".format(group))

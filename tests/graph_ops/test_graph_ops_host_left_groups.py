@@ -4,6 +4,7 @@ import io
 import os
 import subprocess
 import sys
+import types
 
 import pytest
 from ranks import environment
@@ -64,6 +65,12 @@ def test_the_least_of_all_groups_around_it(monkeypatch, version, limits, expecte
         found.update(files(version, folder, NO_LIMIT[version] if limit is None else limit, 900000, 100000))
     found.update(files(version, "/sys/fs/cgroup/memory/elsewhere", 5, 0, 0))
     assert left(monkeypatch, mounted(version), GROUPS[version], found) == expected
+    said = host_left.said(10, types.SimpleNamespace(local_size=2))
+    assert said.startswith("{} bytes of the host's memory are left, of which 20 are kept".format(expected)), said
+    fewest = [name for limit, name in zip(limits, ("/cgroup", "/slurm", "/job_7", "/step_0"))
+              if limit is not None and limit - 800000 <= expected]
+    assert ("control group" in said) == bool(fewest), said
+    assert all(name in said for name in fewest), said
 
 
 @pytest.mark.parametrize("version", [1, 2])
