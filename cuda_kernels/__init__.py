@@ -42,7 +42,7 @@ of records, one for each table, with pointers in them, and `Array`s of what lies
     group_bags       as combine.bag_offsets and bags.longest
     group_combine    as combine (bags.cuh, combine_host.h: what both share)
     group_parts      partial sums of bags from all ranks added up
-    group_weights    gradients of what group_combine multiplies rows with
+    group_weights    gradients of what group_combine multiplies rows with (bag_divisor.cuh: what both divide by)
     group_find       as hash_index.find, row_numbers.direct and lookup
     group_initial    as row_init.initial_rows (row_init.cuh: what both share)
     group_gather     as gather

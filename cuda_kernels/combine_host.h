@@ -1,6 +1,7 @@
 // Sums of bags of rows in key order, by one thread of the host; for one table and for a group of them.
 #ifndef SOK1X_COMBINE_HOST_H
 #define SOK1X_COMBINE_HOST_H
+#include "bag_divisor.cuh"
 #include "bags.cuh"
 #include "half_rows.cuh"
 
@@ -146,12 +147,13 @@ SOK_DEVICE void combine_run(const RowAt& row_at, i64 dim, const i32* rows, const
       if (last - first != 1 || !combine_one(bag, values)) combine_bag(bag, values);
       continue;
     }
-    float sum = 0.0f;
-    for (i64 k = first; k < last; ++k) sum += mean == BY_ROOT ? weights[k] * weights[k] : weights[k];
-    if (mean == BY_ROOT) sum = sqrtf(sum);
-    combine_bag(Bag<RowAt, Weights>{row_at, dim, rows, inverse, first, last, asked_end, divided, sum, Weights{weights}},
-                values);
-    for (i64 k = first; scales && k < last; ++k) scales[k] = weights[k] / sum;
+    float parts = 0.0f;
+    for (i64 k = first; k < last; ++k) parts += part_of_divisor(mean, weights[k]);
+    const float divisor = divisor_of(mean, parts);
+    const bool nothing = is_nothing(mean, divisor);  // as of no keys
+    combine_bag(Bag<RowAt, Weights>{row_at, dim, rows, inverse, first, nothing ? first : last, asked_end,
+                                    divided && !nothing, divisor, Weights{weights}}, values);
+    for (i64 k = first; scales && k < last; ++k) scales[k] = nothing ? 0.0f : weights[k] / divisor;
   }
 }
 

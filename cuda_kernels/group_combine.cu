@@ -1,5 +1,6 @@
 // The sums or means of bags of rows of many tables, in one launch; see combine.cu. Rows, and what they come to, may lie
 // in several blocks.
+#include "bag_divisor.cuh"
 #include "combine_host.h"
 #include "groups.cuh"
 
@@ -35,7 +36,7 @@ SOK_DEVICE void combine_tile(const CombineMember& m, i64 first_bag, int lanes) {
         }
 #pragma unroll
         for (int a = 0; a < AHEAD; ++a) {
-          if (WEIGHTED) weights += m.mean == BY_ROOT ? weight[a] * weight[a] : weight[a];
+          if (WEIGHTED) weights += part_of_divisor(m.mean, weight[a]);
           if (row[a] < 0) continue;
           for (int w = 0; w < W; ++w) {
             sum.lane[w] = sum.lane[w] + (WEIGHTED ? weight[a] * value[a].lane[w] : value[a].lane[w]);
@@ -43,13 +44,15 @@ SOK_DEVICE void combine_tile(const CombineMember& m, i64 first_bag, int lanes) {
         }
       }
       if (m.mean && last > first) {
-        const float count = !WEIGHTED ? (float)(last - first) : m.mean == BY_ROOT ? sqrtf(weights) : weights;
+        const float count = WEIGHTED ? divisor_of(m.mean, weights) : (float)(last - first);
         for (int w = 0; w < W; ++w) sum.lane[w] = sum.lane[w] / count;
+        if (WEIGHTED && is_nothing(m.mean, count)) sum = zero_vec<W>();
       }
       store_vec<W>(out + c, sum);
       if (WEIGHTED && m.scales && c == 0) {
-        const float divisor = m.mean == BY_ROOT ? sqrtf(weights) : weights;
-        for (i64 k = first; k < last; ++k) m.scales[k] = m.weights[k] / divisor;
+        const float divisor = divisor_of(m.mean, weights);
+        const bool nothing = is_nothing(m.mean, divisor);
+        for (i64 k = first; k < last; ++k) m.scales[k] = nothing ? 0.0f : m.weights[k] / divisor;
       }
     }
   }

@@ -20,7 +20,8 @@ declare("group_combine_member_bytes", INT64)
 #   out          n_bags rows (BLOCKS), out; zeros for an empty bag
 #   out_half     1: out is float16, to which sums are rounded; 0: float32
 #   weights      pointer to float32 [n_keys], what each key's row is multiplied with, or 0; a mean is then divided by
-#                the sum of the bag's weights; mean 2: by the root of the sum of their squares
+#                the sum of the bag's weights; mean 2: by the root of the sum of their squares; 4 more, 5 or 6:
+#                where that is zero, out and scales are zeros
 #   scales       pointer to float32 [n_keys], out, of a mean with weights: these divided by their sum; 0: not wanted
 COMBINE = groups.record(("source", groups.BLOCKS), "source_half", "dim", "inverse", "offsets", "n_bags", "n_keys",
                         "mean", ("out", groups.BLOCKS), "out_half", "weights", "scales")

@@ -1,4 +1,5 @@
 // Gradients of what the rows of bags are multiplied with (group_combine.cu), of many tables in one launch.
+#include "bag_divisor.cuh"
 #include "groups.cuh"
 
 #ifdef __CUDACC__
@@ -9,19 +10,20 @@
 
 // With d(k) the product of key k's row with its bag's gradient, a weight w(k) of a sum has d(k). Of a bag that is
 // divided by W, the sum of its weights, it has (d(k) - q) / W, where q is the sum of w d, divided by W; if W is the
-// root of the sum of their squares it has (d(k) - q w(k) / W) / W.
+// root of the sum of their squares it has (d(k) - q w(k) / W) / W. Where W may be zero (OR_NOTHING) it then has zero.
 struct Divided {
   i64 mean;
   float weights, products;
 
   SOK_MEMBER Divided(i64 how) : mean(how), weights(0.0f), products(0.0f) {}
   SOK_MEMBER void add(float weight, float product) {
-    weights += mean == BY_ROOT ? weight * weight : weight;
+    weights += part_of_divisor(mean, weight);
     products += weight * product;
   }
   SOK_MEMBER float gradient(float weight, float product) const {
-    const float divisor = mean == BY_ROOT ? sqrtf(weights) : weights;
-    return (product - products / divisor * (mean == BY_ROOT ? weight / divisor : 1.0f)) / divisor;
+    const float divisor = divisor_of(mean, weights);
+    if (is_nothing(mean, divisor)) return 0.0f;
+    return (product - products / divisor * (mean & BY_ROOT ? weight / divisor : 1.0f)) / divisor;
   }
 };
 

@@ -14,7 +14,8 @@ declare("group_weights_member_bytes", INT64)
 #   rows           pointer to n rows of dim numbers, one for each key
 #   rows_half      1: they are float16; 0: float32
 #   offsets        pointer to int64 [n_bags + 1], ascending from 0 to n
-#   mean           1: bags are divided by the sums of their weights; 2: by the roots of the sums of their squares
+#   mean           1: bags are divided by the sums of their weights; 2: by the roots of the sums of their squares; 4
+#                  more, 5 or 6: where a divisor is zero, so is out
 #   order          pointer to int32 [n], which of `weights`, and of `out`, each key has; 0: the same
 #   weights        pointer to float32 [n]
 #   out            pointer to float32 [n], out

@@ -40,8 +40,9 @@ def lookup_sparse(params: Any, sp_ids: Any, sp_weights: Any = None, combiners: A
         sp_weights: None, or floats of the same form for each table's ids, in the same places and order as these in
             `sp_ids`. An element of a list may be None.
         combiners: 'sum', 'mean' or 'sqrtn', or one for each table; 'mean' by default. A mean with weights is divided by
-            the sum of the weights, 'sqrtn' by the root of the sum of their squares, each 1 if there are none: where
-            that is zero, what comes out is not finite, as in TensorFlow.
+            the sum of the weights, 'sqrtn' by the root of the sum of their squares, each 1 if there are none. Where
+            that is zero, what comes out is as `tf.nn.embedding_lookup_sparse` of the TensorFlow in use has it: of 2.x
+            zeros, and so are the gradients to rows and weights; on 1.15 neither is finite.
         use_low_frequency_filter: True: new ids get rows with the probability that their tables have as `filter_ratio`;
             one that does not reads its initial row, gets no update, and is drawn again in the next lookup.
         dtype: as a layer's: None, float32, float16 or a Keras policy. Under one that computes in float16 so is what

@@ -3,6 +3,7 @@ from typing import Optional
 
 import tensorflow.compat.v1 as tf
 
+from sok1x.graph_ops.bridge.tensorflow_versions import weighted_mean
 from sok1x.graph_ops.operations import segments
 from sok1x.sparse_ids import Bags
 
@@ -18,7 +19,7 @@ def weighted(rows: tf.Tensor, weights: Optional[tf.Tensor], bags: Bags, combiner
         weights: floats [K]; None: each is 1.
         bags: the ids.
         combiner: 'sum'; 'mean': divided by the sum of the sample's weights; 'sqrtn': by the root of the sum of their
-            squares.
+            squares; what is divided by zero is as this TensorFlow has it: see `sok.lookup_sparse`.
 
     Returns:
         [B, D], of the dtype of `rows`, added up in float32, in float64 if they are of it, or as integers; zeros for a
@@ -46,12 +47,13 @@ def weighted(rows: tf.Tensor, weights: Optional[tf.Tensor], bags: Bags, combiner
         sums *= weights[:, tf.newaxis]
     sums = segments.unsorted_segment_sum(sums, samples, size, name="weighted_sum")
     if combiner != "sum":
-        sums /= _divisors(tf.ones_like(samples, wide) if weights is None else weights, samples, size, combiner)
+        sums = weighted_mean(sums, _divisors(tf.ones_like(samples, wide) if weights is None else weights, samples,
+                                             size, combiner))
     return tf.cast(sums, rows.dtype)
 
 
 def _divisors(weights: tf.Tensor, samples: tf.Tensor, size: tf.Tensor, combiner: str) -> tf.Tensor:
-    """[B, 1]. A sample without ids has zeros; one whose weights add up to zero is divided by zero, as in TensorFlow."""
+    """[B, 1]. A sample without ids has zeros; one whose weights add up to zero has zero here."""
     squares = combiner == "sqrtn"
     both = segments.unsorted_segment_sum(
         tf.stack([weights * weights if squares else weights, tf.ones_like(weights)], axis=1), samples, size,

@@ -156,6 +156,12 @@ KERAS_OPTIMIZERS: Tuple[Any, ...] = (KerasOptimizer,) if NewKerasOptimizer is No
 HALF_POLICY = "mixed_float16" if V2 else "float16_with_float32_vars"
 
 
+def weighted_mean(sums: tf.Tensor, divisors: tf.Tensor) -> tf.Tensor:
+    """`sums` divided as tf.nn.embedding_lookup_sparse divides those of rows with weights: in 2.x what would be divided
+    by zero is zero, and so are its gradients; 1.15 divides."""
+    return tf.math.divide_no_nan(sums, divisors) if V2 else sums / divisors
+
+
 def is_eager_outside() -> bool:
     """Whether this is eager execution, or the body of a function that is called from there: not a `tf.Graph` that a
     session runs. In TensorFlow 1.15 sok1x works in such graphs alone."""

@@ -4,11 +4,23 @@ from typing import Any, Optional
 
 from sok1x.cuda_kernels import combine, gather, group_combine, group_sum, groups, row_numbers, segment_sum
 from sok1x.cuda_kernels.arrays import Array
+from sok1x.graph_ops.bridge.tensorflow_versions import V2
 from sok1x.graph_ops.stores.base_store import Found, Store
 
 # How bags are divided, by combiner: not; by their number of keys or the sum of their weights; with weights alone by the
 # root of the sum of their squares.
-COMBINERS = {"sum": 0, "mean": 1, "sqrtn": 2}
+_COMBINERS = {"sum": 0, "mean": 1, "sqrtn": 2}
+_OR_NOTHING = 4  # as in cuda_kernels/bag_divisor.cuh
+
+
+def divided_by(combiner: str, weighted: bool) -> int:
+    """How kernels are told to divide bags: `mean` of cuda_kernels/group_combine.py.
+
+    Weights may add up to zero. What then comes out is as tf.nn.embedding_lookup_sparse of this TensorFlow has it: of
+    2.x zeros, as are gradients; 1.15 divides by zero.
+    """
+    how = _COMBINERS[combiner]
+    return how | _OR_NOTHING if how and weighted and V2 else how
 
 
 class Layout(abc.ABC):
@@ -89,7 +101,7 @@ class Bags(Layout):
 
 
 class WeightedBags(Bags):
-    """The same of rows that are multiplied with weights. mean: of `COMBINERS`.
+    """The same of rows that are multiplied with weights. mean: of `divided_by`.
 
     Attributes:
       scales: float32 [K], what the rows are multiplied with in the end: for `sum`. Where bags are divided `spread` and

@@ -9,7 +9,7 @@ from sok1x.cuda_kernels import group_steps, row_init
 from sok1x.cuda_kernels.backend import KEY_TYPES
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.errors import CallError
-from sok1x.graph_ops.exchanges.layouts import COMBINERS
+from sok1x.graph_ops.exchanges.layouts import divided_by
 from sok1x.graph_ops.groups.run import Run
 from sok1x.graph_ops.stores import clock, known_slots
 from sok1x.launch.by_hosts import ALL
@@ -119,7 +119,7 @@ def facts_of(request: Any, config: Any) -> Tuple[Any, ...]:
                           *place("count", "stamps", "clock"),
                           table.placement.rank is not None, table.placement.first, table.keys or 0,
                           hasattr(config, "combiner"), getattr(config, "slot_num", None) or 0,
-                          getattr(config, "max_nnz", 0), COMBINERS[getattr(config, "combiner", "sum")],
+                          getattr(config, "max_nnz", 0), _divided_by(config),
                           getattr(config, "form", "") == "ragged", getattr(config, "weighted", False),
                           _EXCHANGES[getattr(config, "exchange", "all2all")], getattr(config, "kept", 0),
                           *_near(table), *_beginning(table)[:3],
@@ -234,6 +234,11 @@ class LookupRun(Run):
         for taken in self.members:
             taken.request.ended()
         _functions["finish"](self._handle)
+
+
+def _divided_by(config: Any) -> int:
+    # Of what a lookup with weights has, the gradient to these knows nothing else.
+    return divided_by(getattr(config, "combiner", "sum"), getattr(config, "weighted", True))
 
 
 def _near(table: Any) -> Tuple[int, int]:

@@ -2,8 +2,10 @@
 
 A lookup with weights gives the sums of s(k) x(k) over the keys k of a bag, x(k) being a key's row and s(k), its scale,
 its weight w(k), or of a mean w(k) / W with the sum W of the bag's weights; of 'sqrtn' W is the root of the sum of
-their squares. The gradient to weights is made of the rows that the lookup has read, which it keeps where somebody asks
-for that gradient: so it goes with these, whatever has become of the table meanwhile.
+their squares. Where W is zero TensorFlow 1.15 divides by it, and 2.x has zeros; so do these, each on its TensorFlow:
+kernels by what `layouts.divided_by` tells them, TensorFlow's ops by `weighted_mean`. The gradient to weights is made
+of the rows that the lookup has read, which it keeps where somebody asks for that gradient: so it goes with these,
+whatever has become of the table meanwhile.
 
 Few ask for more than a first gradient. Where that is not of one of our operations already, it is TensorFlow's, of the
 same made of TensorFlow's ops.
@@ -18,8 +20,8 @@ from sok1x.cuda_kernels import groups as group_records
 from sok1x.graph_ops.bridge import library
 from sok1x.graph_ops.bridge.errors import INVALID_ARGUMENT, CallError
 from sok1x.graph_ops.bridge.registry import Operation, register
-from sok1x.graph_ops.bridge.tensorflow_versions import searchsorted, tensor_util
-from sok1x.graph_ops.exchanges.layouts import COMBINERS
+from sok1x.graph_ops.bridge.tensorflow_versions import searchsorted, tensor_util, weighted_mean
+from sok1x.graph_ops.exchanges.layouts import divided_by
 from sok1x.graph_ops.gradients import marks
 from sok1x.graph_ops.groups import bag_weights as groups
 from sok1x.graph_ops.operations import segments
@@ -61,7 +63,7 @@ class _Gradient(Operation):
         for field, value in (("gradient", gradient.pointer), ("gradient_half", gradient.dtype == "float16"),
                              ("rows", rows.pointer), ("rows_half", rows.dtype == "float16"), ("dim", dim),
                              ("offsets", offsets.pointer), ("n_bags", offsets.size - 1), ("n", weights.size),
-                             ("mean", COMBINERS[config.combiner]), ("order", order.size and order.pointer),
+                             ("mean", divided_by(config.combiner, True)), ("order", order.size and order.pointer),
                              ("weights", weights.pointer), ("out", out.pointer)):
             members[field] = value
         group_weights.weights(members)
@@ -76,8 +78,10 @@ class _Gradient(Operation):
             products = tf.reduce_sum(tf.gather(tf.cast(given, tf.float32), bags) * tf.cast(rows, tf.float32), axis=1)
             if config.combiner != "sum":
                 divisors = _divisors(weights, bags, offsets, config.combiner)
-                less = _sums(weights * products, bags, offsets) / divisors
-                products = (products - less * (weights / divisors if config.combiner == "sqrtn" else 1.0)) / divisors
+                less = weighted_mean(_sums(weights * products, bags, offsets), divisors)
+                if config.combiner == "sqrtn":
+                    less *= weighted_mean(weights, divisors)
+                products = weighted_mean(products - less, divisors)
             return tf.gather(products, tf.math.invert_permutation(places))
 
         of_given, of_rows, of_weights = differentiate(same, [given, rows, weights], grads[0])
@@ -117,7 +121,7 @@ def of_lookup(op: tf.Operation, config: Any, saved: Any, grads: Sequence[Any], o
         bags, weights = bags_of(saved.offsets, weights), tf.gather(weights, _places(saved.order, weights))
         if config.combiner == "sum":
             return weights
-        return weights / _divisors(weights, bags, saved.offsets, config.combiner)
+        return weighted_mean(weights, _divisors(weights, bags, saved.offsets, config.combiner))
 
     return made + differentiate(scales, [weights], of_scales)[0]
 

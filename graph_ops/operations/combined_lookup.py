@@ -15,7 +15,7 @@ from sok1x.graph_ops.bridge.registry import Operation, register
 from sok1x.graph_ops.bridge.tensorflow_versions import tensor_util
 from sok1x.graph_ops.exchanges import choice, sizes
 from sok1x.graph_ops.exchanges.exchange import Exchange
-from sok1x.graph_ops.exchanges.layouts import COMBINERS, Bags, Positions, WeightedBags
+from sok1x.graph_ops.exchanges.layouts import Bags, Positions, WeightedBags, divided_by
 from sok1x.graph_ops.exchanges.lookup import SAVED_DTYPES, Gradient, Lookup, row_bytes
 from sok1x.graph_ops.exchanges.training import training_inputs
 from sok1x.graph_ops.groups import combined_lookup as groups
@@ -72,7 +72,7 @@ class CombinedLookup(Lookup):
                 "key").format(self.table.name, self.world.name, list(weights.shape), keys))
 
     def _lay_out(self, offsets: Any, order: Any) -> None:
-        mean, keys = COMBINERS[self.config.combiner], self.keys.size
+        mean, keys = divided_by(self.config.combiner, self.config.weighted), self.keys.size
         if not self.config.weighted:
             self.layout = Bags(self.table.dim, offsets, mean > 0)
             return

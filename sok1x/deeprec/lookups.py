@@ -5,7 +5,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.embeddings.lookup_training import looked_up
-from sok1x.graph_ops.bridge.tensorflow_versions import PartitionedVariable, Variable
+from sok1x.graph_ops.bridge.tensorflow_versions import PartitionedVariable, Variable, weighted_mean
 from sok1x.lookup import checked, combined, rows_of
 from sok1x.sparse_ids import Bags, bags_of, lying_as, weights_in_place, weights_of
 from sok1x.weighting import weighted
@@ -131,7 +131,7 @@ def _sequence(rows: tf.Tensor, weights: Optional[tf.Tensor], bags: Bags, combine
         if combiner == "sum":
             factors = weights
         else:
-            factors = weights / (weights if combiner == "mean" else tf.sqrt(weights * weights))
+            factors = weighted_mean(weights, weights if combiner == "mean" else tf.sqrt(weights * weights))
         rows = tf.cast(tf.cast(rows, factors.dtype) * factors[:, tf.newaxis], rows.dtype)
     shape = tf.concat([bags.dense_shape[:2], tf.cast(tf.shape(rows)[1:], tf.int64)], 0)
     made = tf.scatter_nd(bags.indices[:, :2], rows, shape)

@@ -9,7 +9,7 @@ from typing import Any, List, Optional
 import numpy as np
 import tensorflow.compat.v1 as tf
 
-from sok1x.graph_ops.bridge.tensorflow_versions import searchsorted
+from sok1x.graph_ops.bridge.tensorflow_versions import searchsorted, weighted_mean
 from sok1x.serving.tables import Handles, Served, rows_of
 
 # Of those that ask no table, how many outputs there are, if more than one.
@@ -54,7 +54,7 @@ def combined(served: Served, handles: Handles, config: Any, inputs: List[tf.Tens
             if squares:  # float64: see initial_rows
                 divisors = tf.cast(tf.sqrt(tf.cast(divisors, tf.float64)), tf.float32)
         divisors = tf.raw_ops.Select(condition=keys_in > 0, x=divisors, y=tf.ones_like(divisors))
-        sums /= divisors[:, tf.newaxis]
+        sums = weighted_mean(sums, divisors[:, tf.newaxis])
     if config.slot_num is not None:
         shape = [count // config.slot_num, config.slot_num, served.dim]
         sums = tf.reshape(sums, tf.stack([tf.cast(one, tf.int64) for one in shape]))

@@ -48,7 +48,9 @@ class Combined:
         self._inverse, self._offsets = put_all(self.arena, self.inverse), put_all(self.arena, self.offsets)
         self.weighted = random.uniform(size=self.count) < weighted
         self.mean[self.weighted] += random.randint(0, 2, self.count)[self.weighted] * self.mean[self.weighted]
-        self.weights = [random.choice([0.0, -1.0, 0.5, 3.0], len(one)).astype(np.float32) for one in self.inverse]
+        self.or_nothing = self.weighted & (self.mean > 0) & (random.randint(0, 2, self.count) > 0)
+        self.weights = [random.choice([0.0, -1.0, 1.0, 0.5, 3.0] if random.randint(2) else [0.0, -1.0, 1.0],
+                                      len(one)).astype(np.float32) for one in self.inverse]
         self._weights = put_all(self.arena, self.weights)
         self._scales = [self.arena.out(len(one), np.float32, 4) for one in self.inverse]
 
@@ -56,7 +58,8 @@ class Combined:
         members = groups.members(group_combine.COMBINE, self.count)
         self._source.lie(members["source"], base)
         self._out.lie(members["out"], base)
-        members["source_half"], members["out_half"], members["mean"] = self.source_half, self.out_half, self.mean
+        members["source_half"], members["out_half"] = self.source_half, self.out_half
+        members["mean"] = self.mean + 4 * self.or_nothing
         members["dim"], members["n_keys"] = self.dims, [len(one) for one in self.inverse]
         members["n_bags"] = [len(one) - 1 for one in self.offsets]
         members["inverse"] = base + self._inverse.reshape(self.count)
@@ -87,9 +90,10 @@ class Combined:
         np.add.at(divisors, bags, self.weights[t] ** (2 if self.mean[t] == 2 else 1))
         divisors = np.sqrt(divisors) if self.mean[t] == 2 else divisors
         with np.errstate(all="ignore"):
-            filled = np.diff(self.offsets[t]) > 0
-            return (np.where(filled[:, None], sums / divisors[:, None], np.float32(0)),
-                    self.weights[t] / divisors[bags])
+            divided = np.diff(self.offsets[t]) > 0
+            nothing = self.or_nothing[t] & (divisors == 0)
+            return (np.where((divided & ~nothing)[:, None], sums / divisors[:, None], np.float32(0)),
+                    np.where(nothing[bags], np.float32(0), self.weights[t] / divisors[bags]))
 
     def check(self):
         for t, (found, scales) in enumerate(zip(*self.run())):
@@ -125,6 +129,18 @@ def test_random_members(seed, count, ranks, align):
 def test_members_with_weights(seed, ranks, align, weighted):
     random = np.random.RandomState(seed)
     Combined(random, DIMS, random_bags(random, len(DIMS), size(100)), ranks, align, weighted).check()
+
+
+def test_bags_whose_weights_add_up_to_zero(seed):
+    """Rows that are not finite too: where zeros are wanted in place of a division by zero, none of them is heard of."""
+    random = np.random.RandomState(seed)
+    combined = Combined(random, DIMS, [np.array([2, 1, 3, 0, 2, 1])] * len(DIMS), weighted=1.0)
+    combined.mean[:] = np.arange(len(DIMS)) % 2 + 1
+    combined.or_nothing[:] = np.arange(len(DIMS)) % 4 < 2
+    for weights, rows in zip(combined.weights, combined.rows):
+        weights[:] = [0, 0, 0, 2, -2, 0, 1, 1, 5]
+        rows[random.randint(len(rows))] = random.choice([np.nan, np.inf])
+    combined.check()
 
 
 @pytest.mark.parametrize("ranks", [0, 2])

@@ -18,9 +18,9 @@ def test_records_are_those_of_the_kernels():
 class Member:
     """Random bags with weights; `expected` float64 [n], and `bound` [n] of what rounding may come to."""
 
-    def __init__(self, random, dim, mean, ordered):
+    def __init__(self, random, dim, mean, ordered, or_nothing):
         counts = random.randint(0, 6, 40)
-        self.dim, self.mean, self.n = dim, mean, counts.sum()
+        self.dim, self.mean, self.n = dim, mean + 4 * or_nothing, counts.sum()
         self.offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         dtypes = random.choice([np.float16, np.float32], 2)
         self.gradient = random.standard_normal((40, dim)).astype(dtypes[0])
@@ -29,6 +29,8 @@ class Member:
         self.weights = random.uniform(0.5, 2.0, self.n).astype(np.float32) * random.choice([1, 1, 0], self.n)
         self.weights = self.weights.astype(np.float32)
         places = np.arange(self.n) if ordered else self.order
+        if or_nothing:  # those of every third bag add up to zero
+            self.weights[places[np.arange(40).repeat(counts) % 3 == 0]] = 0
         bags, weights = np.repeat(np.arange(40), counts), self.weights[places].astype(np.float64)
         product = (self.gradient.astype(np.float64)[bags] * self.rows).sum(1)
         if mean:
@@ -37,6 +39,8 @@ class Member:
             with np.errstate(all="ignore"):
                 less = np.bincount(bags, weights * product, 40)[bags] / divisor
                 product = (product - less * (weights / divisor if mean == 2 else 1)) / divisor
+            if or_nothing:
+                product[divisor == 0] = 0
         self.expected = np.zeros(self.n)
         self.expected[places] = product
 
@@ -44,7 +48,8 @@ class Member:
 @pytest.mark.parametrize("ordered", [True, False])
 def test_random_members(seed, ordered):
     random = np.random.RandomState(seed)
-    made = [Member(random, dim, mean, ordered) for dim in DIMS for mean in (0, 1, 2)]
+    made = [Member(random, dim, mean, ordered, or_nothing) for dim in DIMS
+            for mean, or_nothing in ((0, False), (1, False), (2, False), (1, True), (2, True))]
     arena = Arena()
     at = {name: put_all(arena, [getattr(one, name) for one in made])
           for name in ("gradient", "rows", "offsets", "order", "weights")}

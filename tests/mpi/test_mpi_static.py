@@ -7,6 +7,7 @@ from ranks import run_ranks
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAMS = (
     "program_static_lookup.py",     # values and gradients as of TensorFlow's own lookup in the whole tables
+    "program_zero_weights.py",      # likewise, of bags whose weights add up to zero
     "program_static_training.py",   # optimizers, sessions, loops; beside the layers of SOK 1.x
     "program_static_variables.py",  # what variables are made from, where their rows are, what is refused
 )

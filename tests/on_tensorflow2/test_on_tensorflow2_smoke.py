@@ -13,5 +13,5 @@ pytestmark = pytest.mark.skipif(sys.version_info < (3, 12), reason="tests/mpi/te
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_lookup_sparse_and_its_training(ranks, seed):
     finished = run_ranks(ranks, os.path.join(PROGRAMS, "program_several.py"), seed, "program_static_lookup.py",
-                         "program_static_training.py", timeout=390)
-    assert finished.out.splitlines().count("ok") == 2 * ranks, str(finished)
+                         "program_zero_weights.py", "program_static_training.py", timeout=390)
+    assert finished.out.splitlines().count("ok") == 3 * ranks, str(finished)
