@@ -24,6 +24,7 @@
     push_out         which rows leave the cache, and which the table
     whole_store      all rows of such a table, for what moves whole tables
     growth           more rows for a table that grows
+    beside           what such a table has beside its rows, and the names by which growth finds it
     host_left        memory that the host can still give, before it does
     known_slots      the slots that optimizers have made for such tables
     slot_values      their slots assigned as a whole (operation)

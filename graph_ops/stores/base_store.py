@@ -65,6 +65,11 @@ class Store(abc.ABC):
         return int((self.stamps if self.rows is None else self.rows).shape[0])
 
     @property
+    def held_names(self) -> Tuple[str, ...]:
+        """What the op has of the table, as in `TableVariables`."""
+        return self._held.names
+
+    @property
     def label(self) -> str:
         """The table and the rank, as errors name them."""
         return label_of(self.table, self.world)

@@ -7,7 +7,7 @@ from sok1x.cuda_kernels.arrays import Array
 from sok1x.graph_ops.bridge import pins, tiers
 from sok1x.graph_ops.bridge.agreed import agreed
 from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, CallError
-from sok1x.graph_ops.stores import cache, cache_plan, clock, growth, host_growth, known_slots, lean_rows
+from sok1x.graph_ops.stores import beside, cache, cache_plan, clock, host_growth, known_slots, lean_rows
 from sok1x.graph_ops.stores.base_store import Found, Store
 from sok1x.graph_ops.stores.cache_plan import Plan
 from sok1x.graph_ops.stores.crossing import Crossing
@@ -52,8 +52,8 @@ class CachedStore(ForgetfulStore):
     def columns(self) -> Dict[str, Tuple[HostColumn, Any]]:
         """{name: (the column, the variable's `Array`)} of all that a row has; slots by their variables' names, where
         they have been reached."""
-        found = {name: (self.tier.take(growth.name_of(self.table, "" if name == "rows" else name), self.own[name],
-                                       shares=name == "rows"), self.own[name])
+        found = {name: (self.tier.take(beside.column_of(self.table, name), self.own[name], shares=name == "rows"),
+                        self.own[name])
                  for name in ("rows", "stamps", "used", "frequency") if name in self.own}
         for slot, array in self._slots.items():
             found[slot.name] = self.tier.take(slot.name, array, slot.value, shares=True), array

@@ -9,7 +9,7 @@ from sok1x.graph_ops.bridge import growing, pins
 from sok1x.graph_ops.bridge.agreed import agreed
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.errors import ABORTED, FAILED_PRECONDITION, CallError
-from sok1x.graph_ops.stores import clock, eviction, growth, known_slots, repair, shown_steps
+from sok1x.graph_ops.stores import beside, clock, eviction, growth, known_slots, repair, shown_steps
 from sok1x.graph_ops.stores.base_store import Found
 from sok1x.graph_ops.stores.eviction import Leaving
 from sok1x.graph_ops.stores.forgetting import (
@@ -216,8 +216,7 @@ class ForgetfulStore(HashedStore):
             return {}
         names: Dict[Any, Any] = {slot: (slot.container, slot.name) for slot in slots}
         if table.growth is not None:
-            names.update((name, (table.growth.container, growth.name_of(table, "" if name == "rows" else name)))
-                         for name in besides)
+            names.update((name, beside.place_of(table, "" if name == "rows" else name)) for name in besides)
         self._reached = growing.Reached(self.request, table.name, names)
         self.hold(self._reached.own())
         found = {slot: self._reached.arrays[slot] for slot in slots if slot in self._reached.arrays}

@@ -17,19 +17,10 @@ from sok1x.cuda_kernels import arrays, dense, fill, gather, hash_index, host_mem
 from sok1x.graph_ops.bridge import growing
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES, Array
 from sok1x.graph_ops.bridge.errors import FAILED_PRECONDITION, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, CallError
-from sok1x.graph_ops.stores import host_left, known_slots
+from sok1x.graph_ops.stores import beside, host_left, known_slots
 from sok1x.graph_ops.stores.table import Table
 
-# The table's own variables with V rows, by their names beside the rows' ("" for these), and what new rows of them have.
-PARALLEL: Dict[str, float] = {"": 0, "stamps": 0, "used": 0, "free": 0, "frequency": 0}
-_INDEX = "index"
-START = "start"  # float32 [n, D]: where it is there, row k begins with its row k % n
 _FACTORS = (2, 1.5, 1.25, 1.125)  # tried in turn where memory is scarce
-
-
-def name_of(table: Table, beside: str) -> str:
-    """The name of a table's variable in its session; beside: its name beside the rows', '' for the rows."""
-    return "{}/{}".format(table.name, beside) if beside else table.name
 
 
 def capacity_after(rows: int, needed: int, most: Optional[int], factor: float = 2) -> int:
@@ -62,19 +53,13 @@ def grow(store: Any, needed: int) -> bool:
       CallError: RESOURCE_EXHAUSTED where there is no memory; the table has what it had.
     """
     request, table = store.request, store.table
-    container = table.growth.container
-    slots = known_slots.of(request, table)
-    names: Dict[Any, Any] = {beside: (container, name_of(table, beside))
-                             for beside in (*PARALLEL, _INDEX, START)}
+    slots, parallel = known_slots.of(request, table), beside.parallel(table)
+    names = beside.places(table)
     names.update((slot, (slot.container, slot.name)) for slot in slots)
     reached = growing.Reached(request, table.name, names)
     try:
-        if not reached.is_own(""):
-            raise CallError(FAILED_PRECONDITION, (
-                "embedding table '{}' cannot get more rows in this session: another table has its name here, as where "
-                "a SavedModel is loaded in the process that has saved it. Use the model itself: a SavedModel that is "
-                "loaded has the rows that it was saved with, wherever").format(table.name))
-        values = {what: value for what, value in [*PARALLEL.items(), *[(slot, slot.value) for slot in slots]]
+        _expect_own(store, reached)
+        values = {what: value for what, value in [*parallel.items(), *[(slot, slot.value) for slot in slots]]
                   if what in reached.arrays}
         before = reached.arrays[""].shape[0]
         start = _start(reached, table) if table.by_row else None
@@ -97,18 +82,34 @@ def grow(store: Any, needed: int) -> bool:
         store.hold(reached.end())
 
 
+def _expect_own(store: Any, reached: Any) -> None:
+    """Raises where what was found by the table's names is not what the op has of the table."""
+    table, held = store.table, ["", *store.held_names]
+    foreign = [what for what in beside.places(table) if what in held and not reached.is_own(what)]
+    if "" in foreign:
+        raise CallError(FAILED_PRECONDITION, (
+            "embedding table '{}' cannot get more rows in this session: another table has its name here, as where "
+            "a SavedModel is loaded in the process that has saved it. Use the model itself: a SavedModel that is "
+            "loaded has the rows that it was saved with, wherever").format(table.name))
+    if foreign:
+        raise CallError(FAILED_PRECONDITION, (
+            "embedding table '{0}' cannot get more rows: what its graph calls '{1}' is not the table's, but was there "
+            "before it; nothing was changed. Give '{0}', or the other, another name, where the graph is built").format(
+                table.name, beside.name_of(table, foreign[0])))
+
+
 def _more_bytes(reached: Any, values: Dict[Any, float], before: int, after: int) -> int:
     """That so many rows take besides; the index is made anew, beside the one that there is."""
     more = (after - before) * sum(reached.arrays[what].row_bytes for what in values)
-    if _INDEX in reached.arrays and hash_index.capacity(after) > reached.arrays[_INDEX].shape[0]:
-        more += hash_index.capacity(after) * reached.arrays[_INDEX].row_bytes
+    if beside.INDEX in reached.arrays and hash_index.capacity(after) > reached.arrays[beside.INDEX].shape[0]:
+        more += hash_index.capacity(after) * reached.arrays[beside.INDEX].row_bytes
     return int(more)
 
 
 def expect_start(store: Any) -> None:
-    """Raises where a table has the variable `START`, and `begin_again` would fail for want of it."""
+    """Raises where a table has the variable `beside.START`, and `begin_again` would fail for want of it."""
     reached = growing.Reached(store.request, store.table.name, {
-        START: (store.table.growth.container, name_of(store.table, START))})
+        beside.START: beside.place_of(store.table, beside.START)})
     try:
         _expect_rows(_start(reached, store.table))
     finally:
@@ -116,10 +117,9 @@ def expect_start(store: Any) -> None:
 
 
 def begin_again(store: Any, first: int) -> None:
-    """Gives a table's rows from `first` on what they begin with: of a table with the variable `START`."""
-    container = store.table.growth.container
+    """Gives a table's rows from `first` on what they begin with: of a table with the variable `beside.START`."""
     reached = growing.Reached(store.request, store.table.name, {
-        beside: (container, name_of(store.table, beside)) for beside in ("", START)})
+        what: beside.place_of(store.table, what) for what in ("", beside.START)})
     try:
         write_repeated(store.request, _start(reached, store.table), first, reached.arrays[""])
     finally:
@@ -149,13 +149,13 @@ def _grow_to(request: Any, reached: Any, values: Dict[Any, float], start: Option
 
 
 def _start(reached: Any, table: Table) -> Array:
-    """The variable `START` of a table whose rows begin with it."""
-    if START not in reached.arrays:
+    """The variable `beside.START` of a table whose rows begin with it."""
+    if beside.START not in reached.arrays:
         raise CallError(FAILED_PRECONDITION, (
             "embedding table '{0}' has nothing that new rows begin with: '{1}' has no value, which the initializer of "
             "'{0}' gives it; run that, or tf.global_variables_initializer(), before the table is restored or used"
-        ).format(table.name, name_of(table, START)))
-    return reached.arrays[START]
+        ).format(table.name, beside.name_of(table, beside.START)))
+    return reached.arrays[beside.START]
 
 
 def _resize(reached: Any, what: Any, keep: int, count: int, value: float) -> None:
@@ -202,8 +202,8 @@ def _grow_index(reached: Any, rows: int) -> None:
     Keys enter it in the order of their rows, as they once did: so it is the one that a larger table would have.
     """
     slots = hash_index.capacity(rows)
-    if _INDEX in reached.arrays and reached.arrays[_INDEX].shape[0] < slots:
-        larger_index(reached, _INDEX, slots)
+    if beside.INDEX in reached.arrays and reached.arrays[beside.INDEX].shape[0] < slots:
+        larger_index(reached, beside.INDEX, slots)
 
 
 def larger_index(reached: Any, what: str, slots: int) -> None:
@@ -247,5 +247,5 @@ def _no_memory(store: Any, reached: Any, values: Dict[Any, float], before: int, 
             "variables ({}); {}nothing was changed. Leave it more memory, train on more ranks, or save the model now "
             "and go on elsewhere").format(
                 store.label, before, needed, " or ".join(map(str, tried)), row_bytes, len(values),
-                ", ".join(str(getattr(what, "name", name_of(store.table, what) if isinstance(what, str) else what))
-                          for what in values), there)
+                ", ".join(beside.name_of(store.table, what) if isinstance(what, str) else what.name for what in values),
+                there)

@@ -4,7 +4,7 @@ from typing import Any, Optional
 from sok1x.cuda_kernels import cache_rows, fill, hash_index, index_rows, row_numbers, row_use
 from sok1x.graph_ops.bridge import growing
 from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
-from sok1x.graph_ops.stores import cache, growth, push_out
+from sok1x.graph_ops.stores import beside, cache, growth, push_out
 from sok1x.graph_ops.stores.host_column import HostColumn, Rows
 from sok1x.graph_ops.stores.push_out import LeavingTable
 
@@ -42,7 +42,7 @@ def make_room(store: Any, state: Any, numbers: Any, new: int, homes: Any) -> Opt
 
 
 def _vacant(store: Any) -> HostColumn:
-    column: HostColumn = store.tier.take(growth.name_of(store.table, _VACANT), store.own["used"])
+    column: HostColumn = store.tier.take(beside.column_of(store.table, _VACANT), store.own["used"])
     return column
 
 

@@ -13,13 +13,13 @@ import tensorflow.compat.v1 as tf
 from sok1x.graph_ops.bridge import tiers
 from sok1x.graph_ops.bridge.bridge import ITEM_BYTES
 from sok1x.graph_ops.bridge.errors import RESOURCE_EXHAUSTED, CallError
-from sok1x.graph_ops.stores import host_left
+from sok1x.graph_ops.stores import beside, host_left
 from sok1x.graph_ops.stores.base_store import label_of
 from sok1x.graph_ops.stores.host_column import HostColumn
 
 _GROWS_BY = 4   # a column grows by at least one part in so many
 _NO_LIMIT = 2 ** 62
-_BESIDE = "/host_rows"  # the tier's name, behind that of the rows
+_BESIDE = "/host_rows"  # the tier's name, behind that of the rows. Kept in step with bridge_named.cc
 _RECORDS = "/records"   # the column that has them: no variable's name
 _WIDE, _ALIGNED = 64, 16  # bytes: in records with fields from there on, fields begin where a GPU reads them at once
 _warned: Dict[str, bool] = {}
@@ -82,7 +82,7 @@ class HostTier:
             "max_capacity, train on more ranks, or save the model now and go on elsewhere").format(
                 label_of(self._table, self._world), given, rows,
                 sum(column.row_bytes for column in self.columns.values()), len(self.columns),
-                ", ".join(sorted(self.columns)), more, self.bytes(), said.strerror or said))
+                ", ".join(map(beside.shown, sorted(self.columns))), more, self.bytes(), said.strerror or said))
 
     def _make_records(self) -> None:
         """Where rows have no memory yet they share it with the slots that have none."""

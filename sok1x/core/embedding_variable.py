@@ -14,7 +14,7 @@ from sok1x.core.tables.stamped_variable import StampedVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import tf_ops
 from sok1x.graph_ops.gradients import gradient_checks
 from sok1x.graph_ops.operations import evictions
-from sok1x.graph_ops.stores import cache, clock, growth, stamps, step_at
+from sok1x.graph_ops.stores import beside, cache, clock, stamps, step_at
 from sok1x.graph_ops.stores.forgetting import FREE
 from sok1x.graph_ops.stores.table import DIRECT, HASHED, MOST_ROWS, Initializer, Table
 from sok1x.optimizers import unfit
@@ -141,6 +141,7 @@ class EmbeddingVariable(StampedVariable):
         estimator_clusters.refuse(table.name)
         watching.watch(table)
         table = table_root.known_as(table)
+        table_root.refuse_taken(table)
         self.m_var_name = table.kit_name
         collections = list(options.pop("collections", None) or [tf.GraphKeys.GLOBAL_VARIABLES])
         StampedVariable.__init__(self, table, fill, trainable=trainable, name=table.name,
@@ -152,12 +153,12 @@ class EmbeddingVariable(StampedVariable):
             handles["forgetting"] = {name: variable.handle for name, variable in self.forgetting.items()}
             self.table_variables = dataclasses.replace(self.table_variables, **handles)
             if start is not None:
-                self.start = table_parts.StartVariable(initial_value=start, trainable=False, name=growth.START)
+                self.start = table_parts.StartVariable(initial_value=start, trainable=False, name=beside.START)
         if self._in_graph_mode:
-            beside = [self.stamps, self.steps, *self.index, *self.forgetting.values(),
-                      *([] if self.start is None else [self.start])]
+            besides = [self.stamps, self.steps, *self.index, *self.forgetting.values(),
+                       *([] if self.start is None else [self.start])]
             with tf_ops.name_scope(table.name + "/Initializer/"), tf.device(self.device), \
-                    tf.control_dependencies([one.initializer for one in beside]):
+                    tf.control_dependencies([one.initializer for one in besides]):
                 self._whole_initializer = tf.raw_ops.AssignVariableOp(
                     resource=self._handle, value=self._initializer_op.inputs[1], name="all")
         else:

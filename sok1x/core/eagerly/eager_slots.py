@@ -19,7 +19,7 @@ from sok1x.core.eagerly import eager
 from sok1x.core.frameworks import slots
 from sok1x.core.tables import growing_shape, growing_slots, slot_beginnings
 from sok1x.graph_ops.bridge.tensorflow_versions import resource_variable_ops
-from sok1x.graph_ops.stores import eager_names, growth, initial, known_slots
+from sok1x.graph_ops.stores import beside, eager_names, initial, known_slots
 
 _RESTORED = "_sok1x_restored"  # of a table: its _Restored
 
@@ -38,10 +38,10 @@ def track_variables(shard: Any) -> None:
 def note_variables(shard: Any) -> None:
     """Has growth find the variables of a table that grows."""
     note(shard, "", shard)
-    for beside, variable in _beside(shard).items():
-        note(shard, beside, variable)
+    for name, variable in _beside(shard).items():
+        note(shard, name, variable)
     if shard.start is not None:
-        note(shard, growth.START, shard.start)
+        note(shard, beside.START, shard.start)
 
 
 def _beside(shard: Any) -> Dict[str, Any]:
@@ -49,9 +49,9 @@ def _beside(shard: Any) -> Dict[str, Any]:
     return dict(zip(("index", "count"), shard.index), stamps=shard.stamps, **shard.forgetting)
 
 
-def note(shard: Any, beside: str, variable: Any) -> None:
-    """Has growth find one variable of a table that grows."""
-    eager_names.note(variable._handle, growth.name_of(shard.table, beside))
+def note(shard: Any, name: str, variable: Any) -> None:
+    """Has growth find one variable of a table that grows; name: beside the rows', "" for these."""
+    eager_names.note(variable._handle, beside.place_of(shard.table, name)[1])
 
 
 def fit(shard: Any) -> None:

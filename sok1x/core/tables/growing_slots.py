@@ -103,7 +103,11 @@ class _Made:
         if not is_slot:
             return example
         scope, _, last = graph.get_name_scope().rpartition("/")
-        assert last == "Initializer", graph.get_name_scope()
+        if last != "Initializer":  # "Initializer_1": TensorFlow would say of what is no table "Duplicate node name"
+            raise slot_beginnings.SlotError((
+                "table '{0}': its optimizer would call a slot '{1}', and something else in the graph is called so: "
+                "give the optimizer another name, as name='{2}_of_tables', or call the other otherwise").format(
+                    shard.table.name, scope, scope.rpartition("/")[2]))
         self._slot = known_slots.Slot(scope, graph._container,
                                       slot_beginnings.number_of(shard.table.name, scope, example))
         row_shape = [shard.table.dim] if example.shape.rank is None else example.shape[1:].as_list()

@@ -12,7 +12,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.core.eagerly import eager, eager_slots
 from sok1x.core.frameworks import wrapping
-from sok1x.core.tables import growing_shape
+from sok1x.core.tables import growing_shape, slot_beginnings
 from sok1x.graph_ops.bridge.tensorflow_versions import V2, KerasOptimizer, slot_creator
 
 
@@ -61,6 +61,8 @@ def _of_known_shape(stock: Callable[..., Any]) -> Callable[..., Any]:
     def create_slot_with_initializer(primary: Any, initializer: Any, shape: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return stock(primary, initializer, shape, *args, **kwargs)
+        except slot_beginnings.SlotError:
+            raise
         except ValueError:
             if not tf.TensorShape(shape).is_fully_defined() and not eager.is_on():  # eagerly it is never the shape
                 growing_shape.refuse_if_growing(primary)

@@ -37,6 +37,10 @@ def example(given: Any, dim: int, shapes_known: bool) -> Tuple[tf.Tensor, bool]:
     return value, bool(value.shape.rank) and tf.dimension_value(value.shape[0]) == rows
 
 
+class SlotError(ValueError):
+    """A slot of a table that grows cannot be made: the message says why, and what to do."""
+
+
 def number_of(table: str, slot: str, example: tf.Tensor) -> float:
     """What all rows of a slot of a table that grows begin with.
 
@@ -60,7 +64,7 @@ def number_of(table: str, slot: str, example: tf.Tensor) -> float:
     """
     value = _number(example)
     if value is None or example.dtype.base_dtype.size not in (4, 8):
-        raise ValueError((
+        raise SlotError((
             "slot '{}' of table '{}', which grows: got an initial value of {} that is not one number, known when the "
             "graph is built, for all rows and columns; rows that come later would not know what to begin with").format(
                 slot, table, example.dtype.base_dtype.name))

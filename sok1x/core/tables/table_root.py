@@ -7,6 +7,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.core.eagerly import eager, strategies
 from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge.tensorflow_versions import deprecation, tf_ops
+from sok1x.graph_ops.stores import beside
 from sok1x.graph_ops.stores.table import Table
 
 former = ThreadScope()  # what a table that is made inside was called by an earlier sok1x; None: nothing else
@@ -85,3 +86,33 @@ def known_as(table: Table) -> Table:
         'ad_shared_embedding/embedding_weights'
     """
     return table if former.value in (None, table.name) else table._replace(former_name=former.value)
+
+
+def refuse_taken(table: Table) -> None:
+    """Raises where what lies beside a table that grows cannot have the names by which growth finds it.
+
+    TensorFlow would give it others: something that was made before has these. Eager variables have names of ours.
+
+    Args:
+        table: the description, inside `room`.
+
+    Raises:
+        ValueError: it is so.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> from sok1x.core.tables import table_root
+        >>> from sok1x.graph_ops.stores.table import HASHED, Growth, Initializer, Table
+        >>> with tf.Graph().as_default():
+        ...     table_root.refuse_taken(Table("ads", 8, 4, HASHED, "int64", Initializer("zeros"), growth=Growth()))
+    """
+    if not table.grows or eager.is_on():
+        return
+    graph = tf.get_default_graph()
+    names = [beside.name_of(table, what) for what in beside.places(table)]
+    taken = [name for name in names if graph.unique_name(name, mark_as_used=False) != name]
+    if taken:
+        raise ValueError((
+            "table '{0}': name: got one by which a variable of the table would be called '{1}', and something else in "
+            "the graph is called so (upper and lower case are alike). The table grows, and its variables are found by "
+            "these names: give the table another name, or the other").format(table.name, taken[0]))
