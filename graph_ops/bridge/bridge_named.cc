@@ -23,6 +23,9 @@ HostTier* NamedTier(const std::string&) { return nullptr; }
 
 namespace {
 
+// What a table's tier is called behind its rows. Kept in step with host_tier.py.
+constexpr char kHostRows[] = "/host_rows";
+
 struct Noted {
   const tf::Var* variable;
   tf::core::WeakPtr<tf::Var> weak;
@@ -36,19 +39,18 @@ auto& tiers = *new std::map<std::string, tf::core::RefCountPtr<HostTier>>;
 
 // A variable is gone. Another may have its name, or its address, by now.
 void Forget(const std::string& name, const tf::Var* variable) {
-  std::vector<tf::core::RefCountPtr<HostTier>> gone;  // freed when nothing is locked
+  tf::core::RefCountPtr<HostTier> gone;  // freed when nothing is locked
   std::lock_guard<std::mutex> lock(mutex);
   const auto of_variable = names.find(variable);
   if (of_variable != names.end() && of_variable->second == name) names.erase(of_variable);
   const auto found = variables.find(name);
   if (found == variables.end() || found->second.variable != variable) return;
   variables.erase(found);
-  const std::string beside = name + "/";
-  auto tier = tiers.lower_bound(beside);
-  while (tier != tiers.end() && tier->first.compare(0, beside.size(), beside) == 0) {
-    gone.push_back(std::move(tier->second));
-    tier = tiers.erase(tier);
-  }
+  // Its own alone: that of a table called NAME/... begins with NAME/, too.
+  const auto tier = tiers.find(name + kHostRows);
+  if (tier == tiers.end()) return;
+  gone = std::move(tier->second);
+  tiers.erase(tier);
 }
 
 }  // namespace
