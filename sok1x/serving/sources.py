@@ -15,7 +15,7 @@ from sok1x.checkpoint.files import folders, prefixes, shard_names
 from sok1x.checkpoint.files.checkpoint_files import Checkpoint
 from sok1x.checkpoint.files.reading import TableSource, Wanted
 from sok1x.checkpoint.files.table_rows import TableRows
-from sok1x.checkpoint.savers import one_rank
+from sok1x.checkpoint.savers import caches, one_rank
 from sok1x.checkpoint.session import dense_saver
 from sok1x.serving import bundles
 from sok1x.serving.readers import Reader
@@ -150,7 +150,7 @@ class _Variables(Source):
         for name, shape in self._shapes.items():
             if {name + "/stamps", name + "/steps"} <= set(self._shapes) and len(shape) == 2 \
                     and dtypes[name] == tf.float32:
-                hashed = name + "/index" in self._shapes
+                hashed = one_rank.has_index(name, self._shapes, dtypes)
                 self.tables[name] = TableFacts(shape[1], hashed, shape[0])
                 if hashed:
                     self.tables[name] = TableFacts(shape[1], True, len(self._index(name)[0]))
@@ -158,7 +158,7 @@ class _Variables(Source):
     def chunks(self, name: str) -> Iterator[Chunk]:
         """See `Source.chunks`."""
         hashed, name = self.tables[name].hashed, self.saved_name(name)
-        if name + "/every" in self._shapes:
+        if caches.saved_in(name, self._shapes):
             raise CheckpointError("Table '{}' in {} has only the rows of its cache there: save it by "
                                   "sok.CheckpointManager or sok.CheckpointSaverHook.".format(name, self.where))
         rows, dim = self._shapes[name]

@@ -2,14 +2,12 @@
 
 So they are saved as whole checkpoints, of one rank too, and what cannot be one is refused.
 """
-from typing import Any, Iterable, List
+from typing import Any, Container, Iterable, List
 
 import tensorflow.compat.v1 as tf
 
 from sok1x.checkpoint.errors import CheckpointError
 from sok1x.graph_ops.stores import cache
-
-_EVERY = "/" + cache.VARIABLES[0]  # of the variables' names: the index of all keys
 
 
 def among(variables: Iterable[Any]) -> List[str]:
@@ -20,13 +18,16 @@ def among(variables: Iterable[Any]) -> List[str]:
 
 def of_imported(graph: tf.Graph) -> List[str]:
     """Names of such tables of a graph that came with a MetaGraph."""
-    return sorted(variable.op.name[:-len(_EVERY)] for variable in graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)
-                  if variable.op.name.endswith(_EVERY))
+    names = {variable.op.name for variable in graph.get_collection(tf.GraphKeys.GLOBAL_VARIABLES)}
+    return sorted(name for name in names if saved_in(name, names))
 
 
-def saved_in(name: str, names: Iterable[str]) -> bool:
-    """Whether what TensorFlow alone has saved, variables of these names, has no more of a table than its cache."""
-    return name + _EVERY in names
+def saved_in(name: str, names: Container[str]) -> bool:
+    """Whether what TensorFlow alone has saved, variables of these names, has no more of a table than its cache.
+
+    It has all that such a table has: one alone may be another table, or a variable, that is called so.
+    """
+    return all("{}/{}".format(name, beside) in names for beside in cache.VARIABLES)
 
 
 def refuse(tables: List[str], what: str, instead: str) -> None:

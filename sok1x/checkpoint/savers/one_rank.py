@@ -1,6 +1,6 @@
 """Tables in the checkpoints that `tf.train.Saver` writes on one rank, where they are variables among others."""
 import hashlib
-from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -43,6 +43,16 @@ def has_too_many_rows(prefix: str, tables: List[TableState]) -> bool:
     shapes = tf.train.NewCheckpointReader(prefix).get_variable_to_shape_map()
     return any(table.variable.table.hashed and table.variable.table.grows and
                shapes.get(table.name, [0])[0] > table.variable.table.most_rows for table in tables)
+
+
+def has_index(name: str, shapes: Mapping[str, Any], dtypes: Mapping[str, Any]) -> bool:
+    """Whether what TensorFlow has saved has an index of a table: not another table, or a variable, that is called so.
+
+    Args:
+        name: what the table is called there. shapes, dtypes: of all that there is, by name.
+    """
+    index = name + "/index"
+    return index in shapes and dtypes[index] == tf.int64 and list(shapes[index])[1:] == [2]
 
 
 def unsaved_memories(prefix: str, tables: List[TableState], name_of: Callable[[Any], str]) -> List[Any]:
@@ -117,7 +127,7 @@ class OneRankSource:
             if dtypes[name].name != dtype or list(shapes[name][1:]) != list(row_shape):
                 raise MismatchError("'{}' has rows of {} {} in {}, and of {} {} in the model.".format(
                     name, dtypes[name].name, list(shapes[name][1:]), self._prefix, dtype, list(row_shape)))
-        keys, rows = self._all_keys(reader, shapes)
+        keys, rows = self._all_keys(reader, shapes, dtypes)
         mine = self._wanted.mine(keys, self._rank, self._ranks)
         self._keys, self._rows, self.total = keys[mine], rows[mine], len(mine)
         needed = self.total if self._wanted.use_hashtable else self._wanted.rows_for(
@@ -150,10 +160,10 @@ class OneRankSource:
     def _name_of(self, variable: Any) -> str:
         return former_names.saved_as(variable.op.name, self._saved, [self._table.variable])
 
-    def _all_keys(self, reader: Any, shapes: Dict[str, Any]) -> Tuple[np.ndarray, np.ndarray]:
+    def _all_keys(self, reader: Any, shapes: Dict[str, Any], dtypes: Dict[str, Any]) -> Tuple[np.ndarray, np.ndarray]:
         """Keys int64 [n] and their rows, in the order of rows."""
         name = self._name_of(self._table.variable)
-        hashed = name + "/index" in shapes
+        hashed = has_index(name, shapes, dtypes)
         if hashed != self._wanted.use_hashtable:
             raise MismatchError("table '{}' has use_hashtable={} in {}, and {} in the model.".format(
                 name, hashed, self._prefix, self._wanted.use_hashtable))
