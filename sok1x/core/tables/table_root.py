@@ -62,7 +62,7 @@ def unique_name(name: str, taken: bool = False) -> str:
         unique = eager.unique_name(name)
     else:
         unique = str(tf.get_default_graph().unique_name(name, mark_as_used=taken))
-    if "\\" in unique:
+    if "\\" in unique:  # which graph_ops/stores/beside.py counts on not being there
         raise ValueError("table '{}': name: got a backslash, expected what TensorFlow's ops can be called: letters, "
                          "digits, '_', '.', '-' and '/', the first a letter, a digit or '.' (its name scopes are part "
                          "of it)".format(unique))
