@@ -101,8 +101,8 @@ def deadlock_error(pairing, plans, seconds, limit, certain=False):
     lengths = {plans.length(*place) for place in places}
     difference = plans.mismatch(oldest[0].name, places)
     if difference.rank >= 0 and None not in lengths:
-        # What a rank waits in may be of another graph of those that it has built, as where one saves and one trains.
-        certainly = any(plans.surely_differ(one, other) for one in places for other in places)
-        text.append("({}{})".format("" if certainly else "unless the ranks are at different places of graphs that they "
-                                    "have built alike, ", difference.message))
+        # Those whose only graphs differ have been told before. What a rank waits in may be of another one of its
+        # graphs, as where one saves and one trains.
+        text.append("(unless the ranks are at different places of graphs that they have built alike, {})".format(
+            difference.message))
     return LaunchError(DEADLINE_EXCEEDED, " ".join(text), -1)

@@ -285,3 +285,14 @@ def test_an_error_of_one_rank_travels_with_its_announcement():
     job.settle()
     for heard in job.heard:
         assert heard[0].error.message == "full" and heard[0].number == 0
+
+
+def test_waiting_in_different_graphs_is_not_told_as_having_built_other_ones():
+    """As where one rank saves and another trains, in graphs that all have built."""
+    job = Job(2, deadlock=10.0)
+    for rank, plan in enumerate(("save", "look up\ntrain")):
+        job.ranks[rank].announce(ready(rank, (rank,), plan=plan, name=plan.split()[0], graphs=2))
+    for _ in range(40):
+        job.settle(0.3)
+    assert ("(unless the ranks are at different places of graphs that they have built alike, the ranks built different "
+            "graphs") in str(job.ranks[0].job_error)
