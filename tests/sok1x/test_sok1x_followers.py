@@ -128,7 +128,7 @@ def test_steps_that_are_given_up(seed):
     random = np.random.RandomState(seed)
     with graph():
         tables = Tables()
-        step = tables.step()
+        step = tables.step(0.001)  # so small that 200 steps leave numbers that a GPU does not take for zero
         spins = tf.placeholder(tf.int32, [])
         spun = tf.while_loop(lambda i, x: i < spins, lambda i, x: (i + 1, x * 1.0001), [0, tf.constant(1.0)])[1]
         with tf.control_dependencies([spun]):
@@ -140,7 +140,7 @@ def test_steps_that_are_given_up(seed):
             before = run.run(tables.variables)
             run.run(step)
             for table, one, other in zip(tables.layers, before, run.run(tables.variables)):
-                np.testing.assert_allclose(other[:7], one[:7] * (1 - 0.2 * _counts()), rtol=1e-5)
+                np.testing.assert_allclose(other[:7], one[:7] * (1 - 0.002 * _counts()), rtol=1e-5)
     loaded.sok1x_kept_sums_waiting.restype = ctypes.c_int64
     assert loaded.sok1x_kept_sums_waiting() == 0
 
