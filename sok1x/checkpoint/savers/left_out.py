@@ -11,10 +11,11 @@ class LeavingOut(tensorflow_saver.BulkSaverBuilder):
 
     Args:
         left_out: the names in the checkpoint of what is not restored.
+        write_version: the format, as `tf.train.Saver` takes it.
     """
 
-    def __init__(self, left_out: Iterable[str]) -> None:
-        super().__init__()
+    def __init__(self, left_out: Iterable[str], write_version: Any = tf.train.SaverDef.V2) -> None:
+        super().__init__(write_version)
         self._left_out = frozenset(left_out)
 
     def _AddRestoreOps(self, filename_tensor: Any, saveables: Any, *arguments: Any, name: str = "restore_all",

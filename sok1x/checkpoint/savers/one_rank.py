@@ -13,6 +13,9 @@ from sok1x.checkpoint.session.tables import TableState
 
 MARK = "sok1x/rank_and_ranks"  # int64 [2] in what a rank of several saved for itself: whose shards it has
 TOKEN = "sok1x/save"  # a string in it, too: of which save, the same on all ranks
+# int64 [] in what one rank alone has saved: 1. It has a name of its own, and is no MARK of rank 0 of 1: an earlier
+# sok1x takes a MARK for a shard, and would neither restore the checkpoint on several ranks nor export it.
+RANKS = "sok1x/ranks"
 _CHUNK_ROWS = 1 << 16
 _TELLING = 10  # so many keys do not all belong to one rank of several by chance
 
@@ -178,10 +181,13 @@ class OneRankSource:
         index = index[index[:, 1].argsort(kind="stable")]
         keys = index[:, 0]
         owners = np.unique(keys % self._ranks)
-        if self._ranks > 1 and len(keys) >= _TELLING and len(owners) == 1:
+        if (self._ranks > 1 and len(keys) >= _TELLING and len(owners) == 1
+                and not (RANKS in shapes and reader.get_tensor(RANKS) == 1)):
             raise MismatchError((
-                "All {} keys of table '{}' in {} belong to rank {} of {}: this is that rank's shard, not the whole "
-                "table; several ranks have saved over each other's files. Restore a checkpoint that all ranks have "
-                "saved together; or, if one rank did have only such keys, restore it on one rank and save it there "
-                "with sok.CheckpointManager.").format(len(keys), name, self._prefix, owners[0], self._ranks))
+                "All {} keys of table '{}' in {} belong to rank {} of {}, and this checkpoint does not say whether it "
+                "is whole. If one rank alone has saved it, and the table has no other keys: restore it on one rank, "
+                "save it there anew with this sok1x (tf.train.Saver, checkpoint_dir or sok.CheckpointManager), and "
+                "restore that here. If several ranks of sok1x 0.1 have saved over each other's files, it is that "
+                "rank's shard, and the other rows are not in it: restore a checkpoint that all ranks have saved "
+                "together.").format(len(keys), name, self._prefix, owners[0], self._ranks))
         return keys, index[:, 1]

@@ -1,8 +1,8 @@
 """`tf.train.Saver` for graphs with tables: made by TensorFlow's hooks, by an Estimator or by the user.
 
-On one rank it does what it always did, but for tables with a cache (caches.py). On several, where all ranks are told
-the same path, it saves and restores a whole checkpoint, all ranks together (prefix_saving.py); where each has a path of
-its own, each saves its own shards.
+On one rank it does what it always did, but for tables with a cache (caches.py), and says that one rank has saved it
+(saved_alone.py). On several, where all ranks are told the same path, it saves and restores a whole checkpoint, all
+ranks together (prefix_saving.py); where each has a path of its own, each saves its own shards.
 
 TensorFlow has no place to hear of Savers. So `watch`, called with the first table, has every Saver that is built
 afterwards looked at, and one that holds tables becomes a `TableSaver`, the same object with other methods.
@@ -23,6 +23,7 @@ from sok1x.checkpoint.savers import (
     one_rank,
     ranks_paths,
     restored_tables,
+    saved_alone,
     saved_names,
     unheld_tables,
     whose_shards,
@@ -301,7 +302,8 @@ def _watched(build: Callable[..., None]) -> Callable[..., None]:
         if isinstance(self._var_list, (list, tuple, set, dict)):
             self._var_list = with_keys(self._var_list)
             held = Held(self._var_list, tf.get_default_graph())
-        build(self, checkpoint_path, build_save, build_restore)
+        with saved_alone.said_by(self, held):
+            build(self, checkpoint_path, build_save, build_restore)
         if held is not None and held.any:
             self.__class__ = _subclass(TableSaver, type(self))
             self._prepare(held)
