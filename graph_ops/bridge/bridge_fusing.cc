@@ -64,11 +64,18 @@ bool MayLieInVariable(const tf::Edge& edge) {
   return false;
 }
 
+// Whether a node only hands on what it is given, as soon as it is given it.
+bool HandsOn(const tf::Node& node) {
+  return node.IsIdentity() && std::none_of(node.in_edges().begin(), node.in_edges().end(), [](const tf::Edge* edge) {
+           return edge->IsControlEdge() && !edge->src()->IsSource();
+         });
+}
+
 // What gives an edge its tensor, where nodes that only hand it on are left out.
 const tf::Node& Origin(const tf::Edge& edge) {
   const tf::Node* from = edge.src();
   const tf::Edge* in = nullptr;
-  while (!edge.IsControlEdge() && from->IsIdentity() && from->input_edge(0, &in).ok()) from = in->src();
+  while (!edge.IsControlEdge() && HandsOn(*from) && from->input_edge(0, &in).ok()) from = in->src();
   return *from;
 }
 

@@ -93,7 +93,8 @@ tf::Status ReadAll(tf::OpKernelConstruction* construction, std::vector<Member>* 
   for (size_t i = 0; i < counts.size(); ++i) all[i % kSpans] += counts[i];
   const bool named = !names.empty();
   if (functions.size() != size || configs.size() != size || signatures.size() != size ||
-      keep.size() != size || follows.size() != size || counts.size() != size * kSpans || containers.size() != names.size() ||
+      keep.size() != size || follows.size() != size || counts.size() != size * kSpans ||
+      containers.size() != names.size() ||
       (named && names.size() != all[kResources]) || places.size() != all[kDeviceOutputs] + all[kHostOutputs] ||
       types.size() != places.size() || !ordered) {
     return tf::errors::InvalidArgument("sok1x: a fused node whose lists do not belong to ", size, " ops");

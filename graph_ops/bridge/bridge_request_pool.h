@@ -1,5 +1,5 @@
-// Memory for requests. A request has more than a kilobyte, which malloc has no quick lists for: it brings all its small
-// blocks in order first. And one thread makes requests and another one deletes them, a thousand in a step of many tables.
+// Memory for requests. A request has more than a kilobyte, which malloc has no quick lists for: it brings all its
+// small blocks in order first. And one thread makes requests and another deletes them, hundreds in a step.
 #ifndef SOK1X_BRIDGE_REQUEST_POOL_H
 #define SOK1X_BRIDGE_REQUEST_POOL_H
 

@@ -97,7 +97,7 @@ class Lane {
 
   const GroupSteps* steps_ = nullptr;
   std::unordered_map<int64_t, Known> known_;  // by kernel
-  std::vector<LookupFacts> facts_;  // of the team that runs: for many tables tens of kilobytes, which malloc takes long for
+  std::vector<LookupFacts> facts_;  // of the team that runs: tens of kilobytes, for which malloc takes long
   std::map<std::vector<int64_t>, int64_t> scratch_;  // kernels that have run together -> bytes that their last run took
   Expected expected_;
   int64_t changing_ = 0;  // the last run that is known as one that changes tables

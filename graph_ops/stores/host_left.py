@@ -50,7 +50,7 @@ def _least() -> Tuple[int, str]:
 
 def _groups() -> Iterator[Tuple[int, str]]:
     """(version, folder) of each, outwards as far as they can be seen: a container may see its own part alone."""
-    mounts = dict(_USUAL)  # folder -> (version, the group that is seen there)
+    mounts: Dict[str, Tuple[int, str]] = {}  # folder -> (version, the group that is seen there)
     own: Dict[int, str] = {}  # version -> the group that the process is in
     try:
         for root, point, second, options in _MOUNT.findall(_text("/proc/self/mountinfo")):
@@ -61,9 +61,14 @@ def _groups() -> Iterator[Tuple[int, str]]:
                 own[1 if controllers else 2] = group
     except OSError:
         pass
-    for point, (version, root) in mounts.items():
-        root, group = root.rstrip("/"), own.get(version, "/")
-        inside = group[len(root):].strip("/") if (group + "/").startswith(root + "/") else ""
+    holds = {point: (own.get(version, "/") + "/").startswith(root.rstrip("/") + "/")
+             for point, (version, root) in mounts.items()}
+    seen = {version for point, (version, _) in mounts.items() if holds[point]}
+    for point, (version, root) in {**_USUAL, **mounts}.items():
+        held = holds.get(point, True)
+        if not held and version in seen:
+            continue  # a group beside the process's, which somebody has put there
+        inside = own.get(version, "/")[len(root.rstrip("/")):].strip("/") if held else ""
         while inside and ".." not in inside.split("/"):
             yield version, os.path.join(point, inside)
             inside = os.path.dirname(inside)

@@ -139,3 +139,59 @@ def test_a_session_in_another_thread(how, code, tmp_path):
     assert (done.returncode, done.stdout) == (code, b"trained\n"), done.stderr.decode()
     step = folders.latest(str(tmp_path)).step
     assert step == 3 if how == "ends" else step > 6, step
+
+
+CHAIN = """
+import os, signal, sys, threading
+from sok1x.checkpoint.session.told_to_end import told_to_end
+
+TERM, calls = signal.SIGTERM, []
+
+def session(thread=False):
+    told_to_end.listen("a test", [TERM])
+    told_to_end.begun(0)
+    yield
+    if thread:
+        ending = threading.Thread(target=told_to_end.over)
+        ending.start()
+        ending.join()
+    else:
+        told_to_end.over()
+
+def own():
+    before = signal.getsignal(TERM)
+    def handler(number, frame):
+        calls.append(handler)
+        before(number, frame)
+    signal.signal(TERM, handler)
+
+how = sys.argv[1]
+for turn in range(4):  # in two of them the program sets a handler that calls ours
+    for _ in session(how == "thread" and turn == 3):
+        if turn in (0, 2):
+            own()
+        if how == "fork" and turn == 3:
+            child = os.fork()
+            if not child:
+                os.kill(os.getpid(), TERM)
+                os._exit(3)
+            assert os.waitpid(child, 0)[1] == TERM  # as multiprocessing wants it
+if how == "heard":
+    for _ in session():
+        os.kill(os.getpid(), TERM)
+        assert told_to_end.passed(1, lambda: 1) and not calls
+    sys.exit(5)
+os.write(1, b"done ")
+os.kill(os.getpid(), TERM)
+os.write(1, b"still there")
+"""
+
+
+@pytest.mark.parametrize("how, code", [("main", -signal.SIGTERM), ("thread", -signal.SIGTERM),
+                                       ("fork", -signal.SIGTERM), ("heard", 5)])
+def test_handlers_over_ours_over_handlers(how, code):
+    """The program's handlers call ours as the one before them, and later sessions listen over them: a signal comes to
+    what there was first."""
+    done = subprocess.run([sys.executable, "-c", CHAIN, how], env=environment(), stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=100)
+    assert (done.returncode, done.stdout) == (code, b"done " * (code < 0)), done.stderr.decode()

@@ -99,6 +99,15 @@ def test_both_versions_and_the_one_that_lies_above(monkeypatch):
     assert left(monkeypatch, over, GROUPS[1], found) == 80000
 
 
+def test_a_group_of_others_that_is_mounted_too(monkeypatch):
+    """As by `docker run -v /sys/fs/cgroup/other:/mnt/other`."""
+    found = files(2, "/mnt/other", 1000000, 900000, 0)
+    found.update(files(2, "/sys/fs/cgroup", 3000000, 1000000, 0))
+    for root in ("/other", "/../other"):
+        mounts = mounted(2) + mounted(2, root, "/mnt/other")
+        assert left(monkeypatch, mounts, "0::/\n", found) == 2000000
+
+
 @pytest.mark.parametrize("mounts, groups", [(None, None), ("", ""), (None, GROUPS[2]), ("1 2 3\n", "0:\n")])
 def test_without_a_word_of_where_they_are(monkeypatch, mounts, groups):
     found = dict(files(2, "/sys/fs/cgroup", 1000000, 900000, 0))

@@ -71,12 +71,23 @@ def _after_updates(tables):
         return tables.step(), (0, 2)
 
 
+def _rows_that_wait(tables):
+    """One step's rows come through an Identity that waits for the other step."""
+    wrapped = sok.OptimizerWrapper(tf.train.GradientDescentOptimizer(0.1))
+    other = wrapped.apply_gradients([(tables.grads[1], tables.variables[1])])
+    with tf.control_dependencies([other]):
+        rows = tf.identity(tables.grads[0].indices)
+    grad = tf.IndexedSlices(tables.grads[0].values, rows, tables.grads[0].dense_shape)
+    return [wrapped.apply_gradients([(grad, tables.variables[0])]), rows], (1, 1)
+
+
 def _of_both(tables):
     """A gradient that two steps read has its sums made."""
     return tf.group(tables.step(0.05), tables.step(0.05)), (0, 4)
 
 
-@pytest.mark.parametrize("made", [_plain, _scheduled, _after_a_lookup, _after_the_gradient, _after_updates, _of_both])
+@pytest.mark.parametrize("made", [_plain, _scheduled, _after_a_lookup, _after_the_gradient, _after_updates,
+                                  _rows_that_wait, _of_both])
 def test_only_where_nothing_else_is_waited_for(made, monkeypatch):
     found = []
     for fuse in ("1", "0"):

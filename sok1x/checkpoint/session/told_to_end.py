@@ -13,6 +13,7 @@ daemonic children by SIGTERM, and waits for them.
 
 A handler that the program sets meanwhile stays, then and in children. It may call ours, as the one before it.
 """
+import collections
 import os
 import signal
 import threading
@@ -54,7 +55,10 @@ class _ToldToEnd:
     def __init__(self) -> None:
         self._told = False
         self._over = False  # who has not been told by now is told as before
-        self._before: Any = {}  # signal -> what handled it before
+        # signal -> what handled it before: first before us at all, then before each time that we were set over a
+        # handler which may call us, as the one before it
+        self._before: Any = {}
+        self._deep: Any = collections.Counter()  # signal -> how many of these are being called, each by the one above
         self._sessions = self._seen = self._stride = 0
         self._forking = threading.local()  # .mask: the signals that this thread blocked before it began to fork
         os.register_at_fork(before=self._hold, after_in_parent=self._let, after_in_child=self._forked)  # for good
@@ -75,7 +79,7 @@ class _ToldToEnd:
         if signals:
             self._over = False
         for number in wanted:
-            self._before[number] = signal.signal(number, self._hear)
+            self._before.setdefault(number, []).append(signal.signal(number, self._hear))
 
     def begun(self, step: int) -> None:
         """A session is ready, at this global step; on all ranks alike."""
@@ -147,8 +151,10 @@ class _ToldToEnd:
     def _restore(self) -> None:
         for number in list(self._before):
             if self._handles(number):  # else the handler is the program's own, which may call ours
-                signal.signal(number, self._before[number] or signal.SIG_DFL)
-                del self._before[number]  # not before: ours may be called until then
+                signal.signal(number, self._before[number][-1] or signal.SIG_DFL)
+                self._before[number].pop()  # not before: ours may be called until then
+                if not self._before[number]:
+                    del self._before[number]
 
     def _hear(self, number: int, frame: Any) -> None:
         if self._over and not self._told:
@@ -161,10 +167,16 @@ class _ToldToEnd:
 
     def _hand_on(self, number: int, frame: Any) -> None:
         """A signal does what it did before."""
-        before = self._before.get(number, signal.SIG_IGN)
-        if callable(before):
-            before(number, frame)
-        elif before != signal.SIG_IGN:
+        before = self._before.get(number, [])
+        before = before[:len(before) - self._deep[number]]
+        handler = before[-1] if before else signal.SIG_DFL
+        if callable(handler):
+            self._deep[number] += 1
+            try:
+                handler(number, frame)
+            finally:
+                self._deep[number] -= 1
+        elif handler != signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 
