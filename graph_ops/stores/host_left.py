@@ -41,7 +41,7 @@ def _least() -> Tuple[int, str]:
             if most == "max" or int(most) >= _NO_LIMIT:
                 continue
             now, stat = int(_text(os.path.join(folder, used))), _text(os.path.join(folder, "memory.stat"))
-            cached = [int(number) for name, number in map(str.split, stat.splitlines()) if name in given_back]
+            cached = [int(line.split()[1]) for line in stat.splitlines() if line.startswith(given_back)]
             left.append((max(0, int(most) - now + sum(cached)), folder))
         except (OSError, ValueError):
             continue
