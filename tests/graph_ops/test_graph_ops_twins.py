@@ -47,6 +47,7 @@ ENUMERATIONS = [
 CONSTANTS = [
     ("bridge/bridge_calls.h", "kGroupHolds", "bridge.bridge", "GROUP_HOLDS"),
     ("bridge/bridge_request.h", "kMaxRank", "bridge.bridge", "MAX_RANK"),
+    ("bridge/bridge_named.cc", "kHostRows", "stores.host_tier", "_BESIDE"),
     ("bridge/bridge_pins.h", "kPause", "stores.step_times", "_PAUSE"),
     ("bridge/bridge_signature.cc", "kGradientsBit", "launch.messages", "_GRADIENTS_BIT"),
     ("groups/kept_sums.h", "kCopied", "stores.kept_sums", "_COPIED"),
@@ -111,7 +112,7 @@ def numbers(text, name):
 
 
 def constant(text, name):
-    found = re.findall(r"\bconst(?:expr)?\s[^;{{}}]*?\b{}\s*=\s*([^;,]+)[;,]".format(name), text)
+    found = re.findall(r"\bconst(?:expr)?\s[^;{{}}]*?\b{}(?:\[\])?\s*=\s*([^;,]+)[;,]".format(name), text)
     assert len(found) == 1, (name, found)
     plain = re.sub(r"\b(?:u?int\d+_t|i64)\s*{([^{}]*)}", r"\1", found[0])
     plain = re.sub(r"\b(0[xX][0-9a-fA-F]+|\d+)[uUlL]+\b", r"\1", plain)

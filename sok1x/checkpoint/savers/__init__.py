@@ -13,6 +13,7 @@ Savers:
     ranks_paths        which paths ranks may give to their Savers: one, or each its own
     whose_shards       what a rank of several saved for itself, told from one rank's whole run
     values_if_any      variables of which a session may not have all yet
+    saved_alone        a word that one rank has saved it
     saved_names        the name under which a Saver saves, and what may stand there
     saved_only         what is saved, and restored to nothing
     left_out           what is saved, and not asked for when all else is restored
