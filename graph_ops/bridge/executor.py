@@ -61,6 +61,7 @@ class Executor(threading.Thread):
         if os.getpid() != self._pid:
             return  # a forked child has no such thread
         session_runs.shorten_errors()
+        running = any(not request.finished for request in self._current)
         self._stopping = True
         self._library.wake()
         world = launch.current()
@@ -68,7 +69,7 @@ class Executor(threading.Thread):
             self.join()
         else:
             launch.conclude(world, self)
-        if self._library.refused() or self._refused:
+        if self._library.refused() or self._refused or running:
             session_runs.wait()
 
     # ---- the thread itself

@@ -15,6 +15,8 @@ from sok1x.graph_ops.bridge.tensorflow_versions import client_session
 # They come within milliseconds. Threads may also wait for something that never comes: a queue of TensorFlow's.
 _SECONDS = 5.0
 _PAUSE_SECONDS = 0.002
+# Then they let go of what they had there, of which some is C++'s.
+_AFTERWARDS_SECONDS = 0.05
 
 
 def shorten_errors():
@@ -26,12 +28,16 @@ def shorten_errors():
 
 def wait():
     """Waits for other threads to come out of session.run, for some seconds at most."""
-    end = time.monotonic() + _SECONDS
+    end, waited = time.monotonic() + _SECONDS, False
     while _anyone() and time.monotonic() < end:
+        waited = True
         time.sleep(_PAUSE_SECONDS)
+    if waited:
+        time.sleep(_AFTERWARDS_SECONDS)
 
 
 def _anyone():
-    code, this = client_session.BaseSession._do_call.__code__, threading.get_ident()
-    return any(frame.f_code is code for thread, innermost in sys._current_frames().items() if thread != this
+    session, this = client_session.BaseSession, threading.get_ident()
+    codes = [getattr(method, "__code__", None) for method in (session._do_call, session.run)]
+    return any(frame.f_code in codes for thread, innermost in sys._current_frames().items() if thread != this
                for frame in callers.outwards(innermost))

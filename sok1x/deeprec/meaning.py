@@ -145,7 +145,8 @@ def _storage(label: str, storage: options.StorageOption) -> Dict[str, Any]:
         known = [name for name, value in StorageType.__members__.items() if value == kind]
         raise ValueError("{}: storage_option.storage_type: got {}, expected HBM, DRAM or HBM_DRAM of "
                          "config_pb2.StorageType: rows are in the memory of the device, in host memory or in both; "
-                         "nothing is kept in files or persistent memory".format(label, known[0] if known else repr(kind)))
+                         "nothing is kept in files or persistent memory".format(
+                             label, known[0] if known else repr(kind)))
     refuse(label, "storage_option.storage_path", storage.storage_path, None, "nothing is kept in files")
     refuse(label, "storage_option.layout", storage.layout, None, "rows lie as they do")
     if storage.cache_strategy not in tuple(CacheStrategy):
