@@ -5,6 +5,8 @@
 // written in Python (executor.py), takes requests out of the queue through the C functions of bridge_api.cc, reads the
 // inputs' pointers, asks for outputs and temporaries (which TensorFlow's allocator makes), and finishes the request
 // with a status. No tensor is copied on the way.
+#include <algorithm>
+
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -44,17 +46,10 @@ class CallsOp : public tf::AsyncOpKernel {
       direct_ = handle.compare(0, 6, "direct") == 0;  // a tf.train.Server's sessions share its variables, and a number
       Sessions::Get()->Enter(session_);
       in_session_.store(Pins::EndsWithStep(context));  // what is eager goes on, whichever kernels TensorFlow lets go
+      first_ = std::count_if(members_.begin(), members_.end(), [](const Member& each) { return each.follows() < 0; });
     });
-    std::vector<Queued> queued(FirstMembers());
-    tf::Status status;
-    for (size_t i = 0; status.ok() && i < queued.size(); ++i) {
-      status = members_[i].Begin(context, session_, nullptr, &queued[i]);
-      if (status.ok()) {
-        queued[i].request->place = static_cast<int>(i);
-      } else {
-        status = OfOp(context, status, members_[i].label());
-      }
-    }
+    std::vector<Queued> queued(first_);
+    tf::Status status = BeginMembers(context, session_, &members_, 0, {}, &queued);
     std::shared_ptr<Cancellable> cancellable;
     if (status.ok()) status = Register(context, queued, &cancellable);
     if (!status.ok()) {
@@ -76,20 +71,12 @@ class CallsOp : public tf::AsyncOpKernel {
   std::vector<Member> members_;
 
  private:
-  // How many begin when the kernel runs: those that follow others come behind them.
-  size_t FirstMembers() const {
-    size_t first = members_.size();
-    while (members_[first - 1].follows() >= 0) --first;
-    return first;
-  }
-
   // Has requests cancelled when TensorFlow gives up the step; the first one has the token.
   tf::Status Register(tf::OpKernelContext* context, const std::vector<Queued>& queued,
                       std::shared_ptr<Cancellable>* made) {
     tf::CancellationManager* const manager = context->cancellation_manager();
     if (manager == nullptr) return tf::Status();
-    std::vector<int64_t> ids;
-    for (const Queued& each : queued) ids.push_back(each.info.id);
+    const std::vector<int64_t> ids = IdsOf(queued);
     const std::shared_ptr<Cancellable> cancellable(new Cancellable);
     cancellable->Next(ids);  // the step may be given up at any moment from the next line on
     *made = cancellable;
@@ -104,6 +91,7 @@ class CallsOp : public tf::AsyncOpKernel {
   std::once_flag entered_;  // a kernel belongs to one session, which it learns of when it first runs
   std::atomic<bool> in_session_{false};
   uint64_t session_ = 0;
+  size_t first_ = 0;  // how many members begin when the kernel runs: those that follow others come behind them
   bool direct_ = false;
 };
 

@@ -10,6 +10,24 @@ tf::Status OfOp(tf::OpKernelContext* context, const tf::Status& status, const ch
   return tf::Status(status.code(), tf::strings::StrCat(MessageOf(status), "\n\t [[{{node ", label, "}}]]"));
 }
 
+tf::Status BeginMembers(tf::OpKernelContext* context, uint64_t session, std::vector<Member>* members, size_t first,
+                        const std::vector<tf::Tensor>& made, std::vector<Queued>* queued) {
+  for (size_t i = 0; i < queued->size(); ++i) {
+    Member& member = (*members)[first + i];
+    const tf::Tensor* const given = member.follows() < 0 ? nullptr : &made[member.follows()];
+    const tf::Status status = member.Begin(context, session, given, &(*queued)[i]);
+    if (!status.ok()) return OfOp(context, status, member.label());
+    (*queued)[i].request->place = static_cast<int>(first + i);
+  }
+  return tf::Status();
+}
+
+std::vector<int64_t> IdsOf(const std::vector<Queued>& queued) {
+  std::vector<int64_t> ids;
+  for (const Queued& each : queued) ids.push_back(each.info.id);
+  return ids;
+}
+
 bool Cancellable::Next(const std::vector<int64_t>& ids) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (cancelled_) return false;
@@ -35,12 +53,9 @@ Fused::Fused(const std::vector<Queued>& queued, const FusedRun& run, tf::AsyncOp
 }
 
 void Fused::Know(const std::vector<Queued>& queued) {
-  ids_.clear();
+  ids_ = IdsOf(queued);
   left_ = queued.size();
-  for (const Queued& each : queued) {
-    each.request->fused = this;
-    ids_.push_back(each.info.id);
-  }
+  for (const Queued& each : queued) each.request->fused = this;
 }
 
 void Fused::Keep(int member, const tf::Tensor* made) {
@@ -48,23 +63,11 @@ void Fused::Keep(int member, const tf::Tensor* made) {
 }
 
 tf::Status Fused::Follow() {
-  std::vector<Member>& members = *run_.members;
   std::vector<tf::Tensor> made;
   made.swap(made_);  // so that nothing follows once more
-  std::vector<Queued> queued(members.size() - made.size());
-  std::vector<int64_t> ids;
-  tf::Status status;
-  for (size_t i = 0; status.ok() && i < queued.size(); ++i) {
-    Member& member = members[made.size() + i];
-    status = member.Begin(context_, run_.session, &made[member.follows()], &queued[i]);
-    if (!status.ok()) {
-      status = OfOp(context_, status, member.label());
-      break;
-    }
-    queued[i].request->place = static_cast<int>(made.size() + i);
-    ids.push_back(queued[i].info.id);
-  }
-  if (status.ok() && run_.cancellable != nullptr && !run_.cancellable->Next(ids)) {
+  std::vector<Queued> queued(run_.members->size() - made.size());
+  tf::Status status = BeginMembers(context_, run_.session, run_.members, made.size(), made, &queued);
+  if (status.ok() && run_.cancellable != nullptr && !run_.cancellable->Next(IdsOf(queued))) {
     status = tf::errors::Cancelled("sok1x: the step was cancelled before op '", queued[0].request->label, "' began");
   }
   if (!status.ok()) {

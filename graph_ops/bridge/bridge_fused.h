@@ -15,6 +15,13 @@ namespace sok1x {
 // name. A second one, which TensorFlow adds, is this node.
 tf::Status OfOp(tf::OpKernelContext* context, const tf::Status& status, const char* label);
 
+// Makes requests of a kernel's members, as many as `queued` has, from `first` on; made: the first outputs of those that
+// they follow. After a failure some of `queued` have been made.
+tf::Status BeginMembers(tf::OpKernelContext* context, uint64_t session, std::vector<Member>* members, size_t first,
+                        const std::vector<tf::Tensor>& made, std::vector<Queued>* queued);
+
+std::vector<int64_t> IdsOf(const std::vector<Queued>& queued);
+
 // The requests of a kernel that TensorFlow may give up at any moment, which the executor then hears.
 class Cancellable {
  public:

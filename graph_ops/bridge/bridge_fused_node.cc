@@ -1,8 +1,6 @@
 // See bridge_fused_node.h.
 #include "bridge_fused_node.h"
 
-#include <algorithm>
-
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/lib/hash/hash.h"
 #include "tensorflow/core/lib/strings/strcat.h"
@@ -13,12 +11,11 @@ namespace {
 
 constexpr tf::int64 kUnread = -1;
 
-// Which of a node's outputs somebody reads, but for these nodes.
-std::vector<bool> Read(const tf::Node& node, const Nodes& but) {
+// Which of a node's outputs somebody reads, but for one node.
+std::vector<bool> Read(const tf::Node& node, const tf::Node* but) {
   std::vector<bool> read(node.num_outputs(), false);
   for (const tf::Edge* edge : node.out_edges()) {
-    if (edge->IsControlEdge() || std::find(but.begin(), but.end(), edge->dst()) != but.end()) continue;
-    read[edge->src_output()] = true;
+    if (!edge->IsControlEdge() && edge->dst() != but) read[edge->src_output()] = true;
   }
   return read;
 }
@@ -31,7 +28,7 @@ tf::Status FusedNode::Replace(const Nodes& nodes, const Nodes& followers, const 
   all.insert(all.end(), followers.begin(), followers.end());
   for (size_t n = 0; n < all.size(); ++n) {
     const bool follows = n >= nodes.size();
-    const Nodes follower = follows || followers.empty() ? Nodes() : Nodes{followers[n]};
+    const tf::Node* const follower = follows || followers.empty() ? nullptr : followers[n];
     TF_RETURN_IF_ERROR(Add(*all[n], follower, follows ? n - nodes.size() : -1, keep_sums.count(all[n]) > 0));
   }
   Place();
@@ -61,7 +58,7 @@ bool FusedNode::Gains(const tf::Node& node) {
   return handles.named();
 }
 
-tf::Status FusedNode::Add(const tf::Node& node, const Nodes& follower, tf::int64 follows, bool keeps_sums) {
+tf::Status FusedNode::Add(const tf::Node& node, const tf::Node* follower, tf::int64 follows, bool keeps_sums) {
   const tf::AttrSlice attrs = node.attrs();
   Text function, config;
   tf::int64 signature, resources;

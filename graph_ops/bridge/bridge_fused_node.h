@@ -34,8 +34,8 @@ class FusedNode {
   static bool Gains(const tf::Node& node);
 
  private:
-  // follower: the node that follows it, or none. follows: which of those that have been added, or -1.
-  tf::Status Add(const tf::Node& node, const Nodes& follower, tf::int64 follows, bool keeps_sums);
+  // follower: the node that follows it, or null. follows: which of those that have been added, or -1.
+  tf::Status Add(const tf::Node& node, const tf::Node* follower, tf::int64 follows, bool keeps_sums);
   // Once all nodes have been added.
   void Place();
   tf::Status Make(const tf::Node& like, tf::Graph* graph, tf::Node** made) const;

@@ -104,7 +104,7 @@ def allows(more: int, kept: int, world: Any, at_least: bool) -> bool:
 
 def said(kept: int, world: Any) -> str:
     """What is left, for an error."""
-    group = _least()[1]
+    left, group = _least()
     return "{} bytes of the host's memory are left, of which {} are kept for saving, {} for each of {} ranks{}".format(
-        available(), kept * world.local_size, kept, world.local_size,
+        left, kept * world.local_size, kept, world.local_size,
         group and " (so little is left of the limit of the control group {})".format(group))
