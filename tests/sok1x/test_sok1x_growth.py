@@ -106,7 +106,7 @@ def test_a_growth_on_the_host_leaves_what_saving_takes(monkeypatch):
         # Bytes beside what saving takes; rows that there is room for then, None: the lookup is refused.
         for keys, besides, rows in (16, 0, 16), (18, 0, None), (18, 100, 18), (60, 100, None), (60, 1 << 20, 72):
             left, before = (1 << 27) + besides, state()
-            monkeypatch.setattr(host_left, "available", lambda: left)
+            monkeypatch.setattr(host_left, "_least", lambda: (left, ""))
             if rows is None:
                 refused_for_saving(train, np.arange(keys), left)
                 after = state()
@@ -119,14 +119,14 @@ def test_a_growth_on_the_host_leaves_what_saving_takes(monkeypatch):
 def test_rows_behind_a_cache_leave_what_saving_takes(monkeypatch):
     with model(cache_rows=64) as (train, _):
         train(np.arange(60))
-        monkeypatch.setattr(host_left, "available", lambda: 1 << 27)
+        monkeypatch.setattr(host_left, "_least", lambda: (1 << 27, ""))
         batch = 0
         with pytest.raises(tf.errors.ResourceExhaustedError):
             for batch in range(1, 10000):
                 train(np.arange(60) + 60 * batch)
         refused_for_saving(train, np.arange(60) + 60 * batch, 1 << 27)
         train(np.arange(60) + 60 * (batch - 1))  # what has rows goes on
-        monkeypatch.setattr(host_left, "available", lambda: 1 << 30)
+        monkeypatch.setattr(host_left, "_least", lambda: (1 << 30, ""))
         train(np.arange(60) + 60 * batch)
 
 
