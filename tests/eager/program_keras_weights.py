@@ -109,6 +109,50 @@ def check_weights_by_hand(kind, owner, place, world):
     check_predictions(model, noted)
 
 
+def check_slots(kind, optimizer, in_function):
+    """Slots are no weights; but rows that `set_weights` leaves without a key begin anew in them."""
+    table = TABLES[kind]()
+    model = tf.keras.Sequential([Embedding(table, "attribute")])
+    model.predict(FIRST, verbose=0)
+
+    def step(keys):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(sok.all2all_dense_embedding(table, keys) ** 2)
+        optimizer.apply_gradients([(tape.gradient(loss, table), table)])
+
+    call = tf.function(step, reduce_retracing=True) if in_function else step
+
+    def train(keys):
+        call(tf.constant(keys, tf.int64))
+
+    def weights_of_optimizer():
+        return optimizer.variables() if callable(optimizer.variables) else optimizer.variables
+
+    def keys_and_slot():
+        slot, = [one for one in weights_of_optimizer() if one.shape.rank == 2]
+        index = table.index[0].numpy()
+        return {row: key for key, row in index[index[:, 1] >= 0].tolist()}, slot.numpy()
+
+    train(FIRST[:20])
+    (first, slot), weights = keys_and_slot(), model.get_weights()
+    kept = [one.numpy() for one in weights_of_optimizer()]
+    # The optimizer's are put back not at all, before and after.
+    for place in range(3):
+        train(LATER)
+        train(FIRST[:10])
+        later, before = keys_and_slot()
+        if place == 1:
+            optimizer.set_weights(kept)
+        model.set_weights(weights)
+        if place == 2:
+            optimizer.set_weights(kept)
+        now, after = keys_and_slot()
+        assert now == first and set(later) - set(now), kind
+        free, taken = np.setdiff1d(np.arange(len(after)), list(now)), list(now)
+        assert (before[sorted(set(later) - set(now))] > 0.5).any() and (after[free] == 0.5).all(), (kind, place)
+        np.testing.assert_array_equal(after[taken], (slot if place else before)[taken], err_msg=str((kind, place)))
+
+
 def check_other_ranks(world, folder):
     """Weights of another rank, and of another number of ranks, would have rows that nobody finds; nothing changes."""
     table = TABLES["evicts"]()
@@ -211,6 +255,8 @@ def main(folder):
         for owner, place in itertools.product((Embedding, Whole), PLACES if kind == "room" else ("attribute",)):
             check_weights_by_hand(kind, owner, place, world)
             check_early_stopping(kind, owner, place, world)
+        for make in tf.keras.optimizers.legacy.Adagrad, tf.keras.optimizers.Adagrad:
+            check_slots(kind, make(0.1, initial_accumulator_value=0.5), make is tf.keras.optimizers.Adagrad)
     if world.size == 1:
         check_files()
     check_other_ranks(world, folder)

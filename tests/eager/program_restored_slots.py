@@ -187,6 +187,17 @@ def check_alone(optimizer, table, random, folder):
     made.look_up(mine[:4] + 100 * world.size)
     expect_slots(made, before, what)
 
+    # Likewise of slots that were restored before there were any.
+    twin = Model(optimizer, table)
+    twin.checkpoint.read(both)
+    for keys in (mine, mine[:3]):
+        twin.step(keys)
+    before = slots_of_keys(twin)
+    tf.train.Checkpoint(table=twin.table).read(first).assert_consumed()
+    expect_slots(twin, before, what)
+    twin.look_up(mine[:4] + 100 * world.size)
+    expect_slots(twin, before, what)
+
     # What another restore has given the slots before stays.
     if optimizer in KERAS and newer_optimizers.is_one(made.optimizer):
         made.checkpoint.read(both)

@@ -73,6 +73,52 @@ def test_weights_of_a_layer_with_a_table_are_whole(kind, place):
         assert len(best) == 2 and (kind == "evicts" or best[0] != best[1]) and by_key() == best[0]
 
 
+@pytest.mark.parametrize("make", [
+    lambda: sok.DynamicVariable(dimension=2, initializer="13", init_capacity=100),
+    lambda: sok.DynamicVariable(dimension=2, initializer="13", max_capacity=48),
+    lambda: sok.EmbeddingVariable(None, 2, init_capacity=4, initializer=tf.constant_initializer(13.0)),
+    lambda: sok.EmbeddingVariable(100, 2, initializer=tf.constant_initializer(13.0))],
+                         ids=["room", "evicts", "grows", "fixed"])
+def test_rows_that_set_weights_leaves_without_a_key_begin_anew_in_slots(make):
+    """Slots of rows that have one are no weights, and stay."""
+    sok.init()
+    first, later = np.arange(20), np.concatenate([np.arange(10), np.arange(1000, 1040)])
+    with graph(), session(initialize=False) as run:
+        keras.backend.set_session(run)
+        layer = _Kept(make, "attribute")
+        table, given = layer.table(), tf.placeholder(tf.int64, [None])
+        optimizer = tf.train.AdagradOptimizer(0.1, initial_accumulator_value=0.5)
+        train = optimizer.minimize(tf.reduce_sum(layer(given) ** 2 + 1), var_list=[table])
+        run.run([one.initializer for one in tf.global_variables() if "Adagrad" not in one.name])
+        begun = layer.get_weights()
+        layer.set_weights(begun)  # while there are no slots
+        run.run(tf.global_variables_initializer())
+        slot = optimizer.get_slot(table, "accumulator")
+
+        def keys_and_slot():
+            index, values = run.run([table.index[0], slot])
+            return {row: key for key, row in index[index[:, 1] >= 0].tolist()}, values
+
+        run.run(train, {given: first})
+        (had, _), weights = keys_and_slot(), layer.get_weights()
+        run.run(train, {given: later[10:]})
+        run.run(train, {given: later[:10]})
+        then, before = keys_and_slot()
+        layer.set_weights(weights)
+        now, after = keys_and_slot()
+        assert now == had and set(then) - set(now)
+        free, taken = np.setdiff1d(np.arange(len(after)), list(now)), list(now)
+        assert (before[sorted(set(then) - set(now))] != 0.5).any() and (after[free] == 0.5).all()
+        np.testing.assert_array_equal(after[taken], before[taken])
+        made = len(run.graph.get_operations())
+        run.run(train, {given: later[10:]})  # and each of these has a step of its own
+        now, after = keys_and_slot()
+        moved = [row for row, key in now.items() if key >= 1000]
+        assert len(moved) == 40 and len(np.unique(after[moved])) == 1
+        layer.set_weights(weights)
+        assert len(run.graph.get_operations()) == made and len(np.unique(keys_and_slot()[1][len(had):])) <= 1
+
+
 @pytest.mark.parametrize("capacity", [2, 100])
 def test_files_of_a_model_with_a_table_have_its_keys(capacity, tmp_path):
     """Those of Keras in TensorFlow's format, and a tf.train.Checkpoint, into a model that has trained nothing."""

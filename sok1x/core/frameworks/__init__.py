@@ -26,6 +26,7 @@ Gradients:
 Layers, models and values:
     keras3                  what is said of Keras 3's layers and optimizers
     keras_attributes        tables that are attributes of Keras' layers and models
+    free_slot_rows          optimizers' slots of rows that then have no key
     weights_owner           whose shards a list of weights has
     placement_notes         how their rows were dealt out, there and in checkpoints
     numbered_rows           functions that take rows by their numbers

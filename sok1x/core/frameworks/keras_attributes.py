@@ -17,7 +17,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x import launch
 from sok1x.core.eagerly import eager
-from sok1x.core.frameworks import weights_owner, wrapping
+from sok1x.core.frameworks import free_slot_rows, weights_owner, wrapping
 from sok1x.core.thread_scope import ThreadScope
 from sok1x.graph_ops.bridge.tensorflow_versions import (
     KERAS_LAYERS,
@@ -132,8 +132,10 @@ def _within(tracked: Iterable[Any]) -> Iterator[Any]:
 def _loading(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Of what .keras and .weights.h5 files have of a layer."""
     def load_own_variables(self: Any, store: Any) -> None:
-        with _replaced(self._trainable_weights + self._non_trainable_weights):
+        weights = self._trainable_weights + self._non_trainable_weights
+        with _replaced(weights):
             stock(self, store)
+        free_slot_rows.begin_anew(weights)
     return load_own_variables
 
 
@@ -150,9 +152,11 @@ def _setting(stock: Callable[..., Any]) -> Callable[..., Any]:
     def batch_set_value(tuples: Any) -> None:
         pairs = list(tuples)
         pairs = weights_owner.expect_own([variable for variable, _ in pairs if _is_table(variable)], pairs)
-        with _replaced([variable for variable, _ in pairs]):
+        replaced = [variable for variable, _ in pairs]
+        with _replaced(replaced):
             for some in _rows_last(pairs):
                 stock(some)
+        free_slot_rows.begin_anew(replaced)
     return batch_set_value
 
 

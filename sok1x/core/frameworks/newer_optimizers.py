@@ -38,6 +38,7 @@ def watch() -> None:
             (NewKerasOptimizer, "set_weights", _of_any_rows),
             (tensorflow_versions.keras_optimizers, "convert_to_legacy_optimizer", _still_distributed),
             (tf.train.Optimizer, "apply_gradients", _slots_first),
+            (tf.train.Optimizer, "_create_or_restore_slot_variable", eager_slots.restore_slot),
             (tf.train.ProximalAdagradOptimizer, "_create_slots", _of_known_shape),
             (older, "apply_gradients", _clips_checked),
             (older, "add_slot", _eager_slots),
@@ -110,8 +111,6 @@ def _owned(made: Any, shard: Any, name: Optional[str] = None) -> Any:
         made.__class__ = ShardVariable  # the same state, with the other class's `assign`
         setattr(made, slots.OWNER, shard)
         if not made._in_graph_mode:
-            if growing_slots.slot_of(made) is None and tf.executing_eagerly() and made.shape.num_elements():
-                eager.begins(made, made.sparse_read([0]).numpy().flat[0])
             eager.named(made, growing_slots.name_of(made) or eager.unique_name(
                 name or made.name.partition(":")[0]), scoped=name)
             eager.add(made)
@@ -159,6 +158,8 @@ def _eager_slots(stock: Callable[..., Any]) -> Callable[..., Any]:
 def _restored_later(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Of a tf.train.Checkpoint, which else makes slots that begin with what was saved: new rows begin with a number."""
     def create_or_restore(self: Any, slot_variable_position: Any, slot_name: str, variable: Any) -> Any:
+        if hasattr(variable, "table") and not growing_shape.grows(variable) and tf.executing_eagerly():
+            eager_slots.make_before(self, slot_variable_position, variable)
         with eager_slots.restored_later(growing_shape.grows(variable) and tf.executing_eagerly()):
             return stock(self, slot_variable_position=slot_variable_position, slot_name=slot_name, variable=variable)
 
