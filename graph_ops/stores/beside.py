@@ -34,9 +34,14 @@ def place_of(table: Table, beside: str) -> Tuple[str, str]:
 
 
 def column_of(table: Table, name: str) -> str:
-    """The name of a column of the table's rows in host memory, for `rows` or what lies beside them; an optimizer's slot
-    has its variable's, as NAME/used of an optimizer that is called `used`."""
-    return table.name if name == "rows" else table.name + _APART + name
+    """The name of a column of the table's rows in host memory, for `rows` or what lies beside them: its variable's, as
+    of an optimizer's slot. What saves and loads a table holds both as slots (cached_store.py: held_columns)."""
+    return place_of(table, "" if name == "rows" else name)[1]
+
+
+def apart(table: Table, name: str) -> str:
+    """The name of a column that no variable has: no optimizer's slot is called so."""
+    return table.name + _APART + name
 
 
 def shown(column: str) -> str:

@@ -42,7 +42,7 @@ def make_room(store: Any, state: Any, numbers: Any, new: int, homes: Any) -> Opt
 
 
 def _vacant(store: Any) -> HostColumn:
-    column: HostColumn = store.tier.take(beside.column_of(store.table, _VACANT), store.own["used"])
+    column: HostColumn = store.tier.take(beside.apart(store.table, _VACANT), store.own["used"])
     return column
 
 

@@ -4,7 +4,7 @@ import os
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from hybrid_table import Small
+from hybrid_table import Both, Small
 
 import sok1x as sok
 from sok1x.checkpoint.errors import CheckpointError, MismatchError
@@ -207,6 +207,45 @@ def test_what_is_loaded_has_changed_in_host_memory_too(tmp_path, how, strategy):
                 small.train(16)
         found.append((changed, sorted(small.export())))
     assert found[0] == found[1] == ([list(range(12)), []], list(range(16)))
+
+
+@pytest.mark.parametrize("strategy", [None, "lru", "lfu", "ttl"])
+@pytest.mark.parametrize("by", [sok.CheckpointManager, tf.train.Saver], ids=["manager", "saver"])
+def test_what_is_saved_of_each_row_is_as_without_a_cache(by, strategy, seed, tmp_path):
+    """When it has changed and was used, and how often; and while rows are free, too."""
+    options = dict(max_capacity=40, evict_strategy=strategy) if strategy else {}
+    if strategy == "ttl":
+        options.update(time_to_live=6)
+    both, random = Both(lambda: tf.train.MomentumOptimizer(0.25, 0.5), **options), np.random.RandomState(seed)
+    for length in (40, 60):  # before any has left, and after
+        for _ in range(12):
+            keys = (random.rand(random.randint(1, 9)) ** 1.5 * length).astype(np.int64)
+            both.run("weighted", keys=keys, weights=random.randint(-3, 4, (len(keys), 2)).astype(np.float32))
+        found = []
+        for number, side in enumerate(both.sides):
+            folder = str(tmp_path / "{} {}".format(length, number))
+            with side.graph.as_default():
+                saved = by(folder).save(side.session, 1) if by is sok.CheckpointManager else by().save(
+                    side.session, os.path.join(folder, "saved"))
+            other = Small(0, both.sides[1].optimizer.__class__(0.25, 0.5), **dict(
+                options, cache_rows=None, var_type="hybrid" if options else "hbm"))
+            with other.graph.as_default():
+                if by is sok.CheckpointManager:
+                    by(folder).restore(other.session)
+                else:
+                    by().restore(other.session, saved)
+            of_rows = [other.table, other.table.stamps, *(other.table.forgetting[name] for name in ("used", "frequency")
+                                                          if name in other.table.forgetting)]
+            index, *values = other.session.run([other.table.index[0], *of_rows])
+            found.append({key: [value[row].tolist() for value in values] for key, row in index.tolist() if row >= 0})
+            for keys in np.arange(100, 148).reshape(-1, 8):
+                try:
+                    other.train(*keys)
+                except tf.errors.ResourceExhaustedError:  # nothing has been there for so long
+                    assert strategy == "ttl"
+            if strategy != "lfu":  # of rows that were used as often any may leave
+                found[-1]["later"] = sorted(other.export())
+        assert found[0] == found[1] and len(found[0]) > 10
 
 
 def test_one_ranks_saver_does_not_speak_of_several(tmp_path):
