@@ -131,6 +131,24 @@ def test_a_file_url_is_a_path(tmp_path, monkeypatch):
             make("gs://bucket/folder")
 
 
+def test_a_file_in_place_of_a_folder_is_refused_at_once(tmp_path):
+    """A restore would find nothing there, and the job begin anew."""
+    train(1, [hook(tmp_path)])
+    files = [str(tmp_path / name) for name in ("checkpoint", "graph.pbtxt")]
+    assert all(map(os.path.isfile, files))
+    model = Model(0, 1)
+    for make in (sok.CheckpointManager, hook, sok.CheckpointSaverListener):
+        with model.graph.as_default():
+            for file, told in zip(files, (True, False)):
+                for path in (file, os.path.join(file, "below", "it"), "file://" + file):
+                    words = "got {!r}, but {} is a file, expected a folder.*missing{}$".format(
+                        path, file, "; give the folder that it is in, " + str(tmp_path) if told else "")
+                    with pytest.raises(ValueError, match=words):
+                        make(path)
+            make(str(tmp_path / "new" / "one"))
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_session_of_another_folder_does_not_begin_its_tables_anew(tmp_path):
     old, new = tmp_path / "old", tmp_path / "new"
     assert train(2, [hook(old)], checkpoint_dir=str(old)) == 0

@@ -45,7 +45,7 @@ class CheckpointSaverListener(tf.train.CheckpointSaverListener):
 
     Raises:
         TypeError: checkpoint_dir is no path.
-        ValueError: checkpoint_dir is a URL, as hdfs://..., of a file system that need not be mounted;
+        ValueError: checkpoint_dir is a file, or a URL, as hdfs://..., of a file system that need not be mounted;
             keep_checkpoint_max is negative; save_on_sigterm is no signal; or (at a session's begin) there is no hook to
             tell the folder.
         sok1x.checkpoint.errors.CheckpointError: (on all ranks, when saving or restoring) it cannot be done.

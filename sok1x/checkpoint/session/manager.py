@@ -38,7 +38,7 @@ class CheckpointManager:
 
     Raises:
         TypeError: checkpoint_dir is no path.
-        ValueError: checkpoint_dir is a URL, as hdfs://..., of a file system that need not be mounted;
+        ValueError: checkpoint_dir is a file, or a URL, as hdfs://..., of a file system that need not be mounted;
             keep_checkpoint_max is negative; or a checkpoint was given in a graph.
         sok1x.checkpoint.errors.CheckpointError: the graph has tables of tf.train.import_meta_graph.
 
@@ -225,11 +225,25 @@ def _few(names: List[str]) -> str:
 
 
 def check_folder(who: str, checkpoint_dir: Any) -> str:
-    """A folder's path as a str, of a file:// URL too. Raises TypeError where it is none, ValueError for other URLs."""
+    """A folder's path as a str, of a file:// URL too. Raises TypeError where it is none, ValueError for other URLs, and
+    where a file is there: nothing would be found in it, and nothing could be saved."""
     path = os.fspath(checkpoint_dir) if hasattr(checkpoint_dir, "__fspath__") else checkpoint_dir
     if not isinstance(path, str) or not path:
         raise TypeError("{}: checkpoint_dir: got {!r}, expected a folder's path".format(who, checkpoint_dir))
-    return urls.folder(who + ": checkpoint_dir", path)
+    folder = there = urls.folder(who + ": checkpoint_dir", path)
+    while there and not os.path.lexists(there):
+        there = os.path.dirname(there.rstrip("/"))
+    if os.path.isfile(there):
+        raise ValueError("{}: checkpoint_dir: got {!r}, but {} is a file, expected a folder, which is made where it is "
+                         "missing{}".format(who, path, there, _folder_of(there)))
+    return folder
+
+
+def _folder_of(file: str) -> str:
+    """What is said of a file that a checkpoint has beside it: a prefix, or TensorFlow's state."""
+    name = os.path.basename(file)
+    known = name == "checkpoint" or name.endswith((".index", ".meta")) or ".data-" in name
+    return "; give the folder that it is in, {}".format(os.path.dirname(file) or ".") if known else ""
 
 
 def check_keep(who: str, keep_checkpoint_max: Optional[int]) -> Optional[int]:

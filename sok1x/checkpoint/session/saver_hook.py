@@ -53,9 +53,9 @@ class CheckpointSaverHook(tf.train.CheckpointSaverHook):
 
     Raises:
         TypeError: checkpoint_dir is no path.
-        ValueError: checkpoint_dir is a URL, as hdfs://..., of a file system that need not be mounted; neither or both
-            of save_secs and save_steps are given, or not above 0, or keep_checkpoint_max is negative, or
-            save_on_sigterm is something else, or given elsewhere than on the main thread.
+        ValueError: checkpoint_dir is a file, or a URL, as hdfs://..., of a file system that need not be mounted;
+            neither or both of save_secs and save_steps are given, or not above 0, or keep_checkpoint_max is negative,
+            or save_on_sigterm is something else, or given elsewhere than on the main thread.
         RuntimeError: (at a session's begin) the graph has no global step.
         sok1x.checkpoint.errors.CheckpointError: (on all ranks) a checkpoint cannot be written, is damaged, or does
             not fit the model; the message names the file, and nothing has changed.
