@@ -103,7 +103,8 @@ class EmbeddingVariable(StampedVariable):
                  initializer: Any = None, trainable: bool = True, init_capacity: Optional[int] = None,
                  max_capacity: Optional[int] = None, layer: Optional[str] = None, **options: Any) -> None:
         what = "sok1x.EmbeddingVariable"
-        rows = None if rows is None else integer(what + ": rows", rows, 1, MOST_ROWS)
+        rows = None if rows is None else integer(
+            what + ": rows", rows, 1, MOST_ROWS, capacities.ROWS_EXPECTED)
         dim = integer(what + ": dim", dim, 1, MOST_ROWS)
         use_hashtable = arguments.boolean(what, "use_hashtable", use_hashtable)
         key_dtype = arguments.key_dtype(what, key_dtype).name

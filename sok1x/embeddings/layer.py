@@ -5,7 +5,7 @@ from typing import Any, Dict, Optional
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.embedding_variable import EmbeddingVariable
-from sok1x.core.options import arguments, initializers
+from sok1x.core.options import arguments, capacities, initializers
 from sok1x.core.options.cache_options import CacheOptions
 from sok1x.core.options.forgetting_options import ForgettingOptions
 from sok1x.core.options.given_numbers import integer
@@ -60,7 +60,7 @@ class EmbeddingLayer(tf.keras.layers.Layer):
         dtype = precision.policy(kwargs.get("name") or type(self).__name__, kwargs.pop("dtype", None))
         super().__init__(dtype=dtype, **kwargs)
         self.max_vocabulary_size_per_gpu = None if max_vocabulary_size_per_gpu is None else \
-            self._positive("max_vocabulary_size_per_gpu", max_vocabulary_size_per_gpu)
+            self._positive("max_vocabulary_size_per_gpu", max_vocabulary_size_per_gpu, capacities.ROWS_EXPECTED)
         self.init_capacity, self.max_capacity = init_capacity, max_capacity
         self.embedding_vec_size = self._positive("embedding_vec_size", embedding_vec_size)
         self.slot_num = self._positive("slot_num", slot_num)
@@ -76,8 +76,8 @@ class EmbeddingLayer(tf.keras.layers.Layer):
         """As `label`, where there is no table yet."""
         return "layer '{}'".format(self.name)
 
-    def _positive(self, what: str, value: Any) -> int:
-        return integer("{}: {}".format(self._label, what), value, 1, MOST_ROWS)
+    def _positive(self, what: str, value: Any, expected: Optional[str] = None) -> int:
+        return integer("{}: {}".format(self._label, what), value, 1, MOST_ROWS, expected)
 
     def _make_table(self) -> None:
         """Makes the variables. Called last by the subclasses, so that a wrong argument leaves none behind."""

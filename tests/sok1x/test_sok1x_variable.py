@@ -256,7 +256,7 @@ def test_split_and_scope():
 @pytest.mark.parametrize("options, error, words", [
     (dict(rows=8.5), TypeError, "rows: got 8.5 of type float, expected a positive integer"),
     (dict(rows=True), TypeError, "rows: got True of type bool"),
-    (dict(rows=0), ValueError, "rows: got 0, expected an integer from 1"),
+    (dict(rows=0), ValueError, "rows: got 0, expected a positive integer up to 2147483647, or None for"),
     (dict(dim=0), ValueError, "dim: got 0, expected an integer from 1"),
     (dict(dim=4.7), TypeError, "dim: got 4.7 of type float"),
     (dict(key_dtype="int16"), TypeError, "key_dtype: got 'int16', expected one of int64, uint32, int32"),

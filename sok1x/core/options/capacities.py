@@ -6,6 +6,7 @@ from sok1x.core.options.given_numbers import integer
 from sok1x.graph_ops.stores.table import MOST_ROWS, Growth
 
 INITIAL_ROWS = 8192  # where nobody says
+ROWS_EXPECTED = "a positive integer up to {}, or None for a table that grows".format(MOST_ROWS)
 
 
 class Capacity(NamedTuple):
