@@ -144,6 +144,7 @@ class _Variables(Source):
                                 "saved, or eager execution (tf.train.Checkpoint, save_weights): export what "
                                 "sok.CheckpointManager has saved, or what all ranks have saved with one path.".format(
                                     prefix, *whose[:2]))
+        one_rank.check_whole(prefix)
         self._reader = Reader(prefix)
         self._shapes, dtypes = self._reader.shapes, self._reader.dtypes
         self.tables = {}

@@ -13,7 +13,8 @@ from sok1x.checkpoint.files.reading import Wanted
 from sok1x.checkpoint.savers import one_rank
 from sok1x.checkpoint.session.tables import tables_of
 
-PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_strides.py")
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROGRAM = os.path.join(HERE, "program_strides.py")
 KEYS = np.arange(20) * 8
 
 
@@ -22,6 +23,16 @@ def test_keys_that_are_all_one_ranks_restore_on_any_number_of_ranks(ranks, tmp_p
     ways = run_ranks(1, PROGRAM, tmp_path, "save", seed).out.count("save of")
     assert ways == len(os.listdir(str(tmp_path))) > 5
     assert run_ranks(ranks, PROGRAM, tmp_path, "restore", seed).out.count("restore of") == ranks * ways
+
+
+def test_the_shard_of_a_rank_that_runs_the_savers_op_itself_is_no_whole_table(tmp_path):
+    program = os.path.join(HERE, "program_save_op.py")
+    assert run_ranks(2, program, tmp_path, "save").out.count("ok") == 2
+    assert tf.train.load_variable(str(tmp_path / "40-rank1"), one_rank.RANKS) == 2
+    for ranks in (2, 1):
+        assert run_ranks(ranks, program, tmp_path, "restore").out.count("ok") == ranks
+    with pytest.raises(MismatchError, match="one of 2 ranks"):
+        sok.serving.export_saved_model(str(tmp_path / "1"), str(tmp_path / "40-rank0"), unseen=0.0)
 
 
 class Model:

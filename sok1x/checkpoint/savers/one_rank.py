@@ -13,8 +13,9 @@ from sok1x.checkpoint.session.tables import TableState
 
 MARK = "sok1x/rank_and_ranks"  # int64 [2] in what a rank of several saved for itself: whose shards it has
 TOKEN = "sok1x/save"  # a string in it, too: of which save, the same on all ranks
-# int64 [] in what one rank alone has saved: 1. It has a name of its own, and is no MARK of rank 0 of 1: an earlier
-# sok1x takes a MARK for a shard, and would neither restore the checkpoint on several ranks nor export it.
+# int64 [] in what TensorFlow's op alone has saved: how many ranks there are, 1 where one rank has all. It has a name of
+# its own, and is no MARK of rank 0 of 1: an earlier sok1x takes a MARK for a shard, and would neither restore the
+# checkpoint on several ranks nor export it.
 RANKS = "sok1x/ranks"
 _CHUNK_ROWS = 1 << 16
 _TELLING = 10  # so many keys do not all belong to one rank of several by chance
@@ -71,6 +72,17 @@ def memories(tables: List[TableState]) -> List[Tuple[TableState, Any]]:
     return [(table, table.variable.forgetting["evicted"]) for table in tables if "evicted" in table.variable.forgetting]
 
 
+def check_whole(prefix: str) -> None:
+    """Raises MismatchError where a checkpoint says that it is the shard of a rank that has run a Saver's op itself."""
+    reader = tf.train.NewCheckpointReader(prefix)
+    ranks = int(reader.get_tensor(RANKS)) if reader.has_tensor(RANKS) else 1
+    if ranks != 1:
+        raise MismatchError((
+            "{} has only the shard of one of {} ranks, and does not say of which: the op of a Saver "
+            "(saver_def.save_tensor_name) has been run there by itself. Restore a checkpoint that Saver.save on all "
+            "ranks has saved, with one path, or sok.CheckpointManager.").format(prefix, ranks))
+
+
 def check_saved_by_sok1x(prefix: str, tables: List[TableState]) -> None:
     """Raises MismatchError where a checkpoint has a table's rows as a variable of TensorFlow's alone: without stamps,
     which each of sok1x's has."""
@@ -119,6 +131,7 @@ class OneRankSource:
             raise MismatchError((
                 "{} has no more of table '{}' than the rows that were in its cache: an earlier sok1x has saved it by "
                 "TensorFlow's Saver on one rank. Restore another checkpoint.").format(self._prefix, name))
+        check_whole(self._prefix)
         check_saved_by_sok1x(self._prefix, [self._table])
         for part, name in self._names().items():
             dtype, row_shape = self._wanted.parts[part]
@@ -181,8 +194,7 @@ class OneRankSource:
         index = index[index[:, 1].argsort(kind="stable")]
         keys = index[:, 0]
         owners = np.unique(keys % self._ranks)
-        if (self._ranks > 1 and len(keys) >= _TELLING and len(owners) == 1
-                and not (RANKS in shapes and reader.get_tensor(RANKS) == 1)):
+        if self._ranks > 1 and len(keys) >= _TELLING and len(owners) == 1 and RANKS not in shapes:
             raise MismatchError((
                 "All {} keys of table '{}' in {} belong to rank {} of {}, and this checkpoint does not say whether it "
                 "is whole. If one rank alone has saved it, and the table has no other keys: restore it on one rank, "

@@ -1,8 +1,8 @@
-"""A word in what a Saver saves of tables by its own ops: one rank has saved this alone, so it is whole.
+"""A word in what a Saver saves of tables by its own ops: of how many ranks one has saved this. Of 1 it is whole.
 
-On several ranks TensorFlow's own ops for saving do not run (table_saver.py), but others of ours, or all is refused. So
-the word is a constant among them, which goes with a MetaGraph or a SaverDef, too. Where it is not in a checkpoint, it
-may be a shard (one_rank.py).
+On several ranks TensorFlow's own ops for saving do not run (table_saver.py), but others of ours, or all is refused:
+unless a program runs the Saver's op itself, which saves a shard. So the word is what the op says as it is run, and it
+goes with a MetaGraph or a SaverDef, too. Where it is not in a checkpoint, that may be a shard (one_rank.py).
 """
 import contextlib
 from typing import Any, Iterator, Optional
@@ -13,6 +13,7 @@ from sok1x.checkpoint.savers import one_rank
 from sok1x.checkpoint.savers.held import Held
 from sok1x.checkpoint.savers.left_out import LeavingOut
 from sok1x.checkpoint.savers.saved_only import SavedOnly
+from sok1x.graph_ops.operations.rank_and_ranks import rank_and_ranks
 
 
 @contextlib.contextmanager
@@ -32,7 +33,7 @@ def said_by(saver: Any, held: Optional[Held]) -> Iterator[None]:
         yield
         return
     with tf.control_dependencies(None), tf.device(held.tables[0].variable.device):  # a sharded Saver's file of these
-        word = SavedOnly(tf.constant(1, tf.int64, name="saved_by_ranks"), one_rank.RANKS)
+        word = SavedOnly(rank_and_ranks("saved_by_ranks")[1], one_rank.RANKS)
     saver._builder = LeavingOut([one_rank.RANKS], saver._write_version)
     saver._var_list = dict(var_list, **{one_rank.RANKS: word}) if isinstance(var_list, dict) else [*var_list, word]
     try:

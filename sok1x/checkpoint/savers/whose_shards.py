@@ -35,6 +35,7 @@ def are_one_ranks(places: List[Place], world: Any, held: Held) -> bool:
                 "{}.").format(places[rank].prefix, mark[0], mark[1], rank, world.size, TOGETHER))
     if world.size == 1:  # what TensorFlow does not know how to read
         prefix, tables = places[0].prefix, held.tables
+        one_rank.check_whole(prefix)
         one_rank.check_saved_by_sok1x(prefix, tables)
         return (former_names.are_in(prefix, tables) or one_rank.has_too_many_rows(prefix, tables) or
                 held.complaint is None and bool(one_rank.unsaved_memories(prefix, tables, held.name_of)) or
