@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import shutil
+import stat
 from typing import List, Optional, Tuple
 
 from sok1x.checkpoint import errors
@@ -39,6 +40,7 @@ class Writing:
     def __init__(self, final: str) -> None:
         if os.path.lexists(final) and not os.path.isdir(final):
             raise CheckpointError("Cannot dump to {}: it is a file, expected a folder's path.".format(final))
+        _expect_writable(final)
         _remove_leftovers(final)
         self._final = final
         try:
@@ -59,6 +61,7 @@ class Writing:
         try:
             folders.fsync_folder(self.path)
             if os.path.lexists(self._final):
+                _expect_writable(self._final)
                 shutil.copymode(self._final, self.path)
                 _keep_lock(self._final, self.path)
             replaced = publishing.put_in_place(self.path, self._final)
@@ -79,6 +82,15 @@ class Writing:
         """After an error: nothing is left of it."""
         self._lock.release()
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _expect_writable(final: str) -> None:
+    """Raises CheckpointError where a folder is protected whose place a dump would take, for the folder above is not:
+    nothing could be removed of what is in it."""
+    if os.path.isdir(final) and not os.access(final, os.W_OK | os.X_OK):
+        raise CheckpointError("Cannot dump to {}: the folder may not be written to, and a dump takes the place of the "
+                              "folder that is there: give it write permission (chmod u+wx), or dump to another "
+                              "folder.".format(final))
 
 
 def real(path: str) -> str:
@@ -155,6 +167,8 @@ def _keep_lock(old: str, new: str) -> None:
 def _replace(old: str, new: str) -> None:
     """Moves what is no dump's from one folder into another, and removes the one. What cannot be moved stays there, and
     nothing else: of a dump that has been replaced nothing may come back."""
+    with contextlib.suppress(OSError):  # an earlier sok1x has replaced those that may not be written to, too
+        os.chmod(old, stat.S_IMODE(os.stat(old).st_mode) | stat.S_IRWXU)
     try:
         _unlink(os.path.join(old, layout.META_INFO))  # first: without it the folder is no dump
         # What is a checkpoint, too, is whole there as long as its manifest is, and here when that has come.

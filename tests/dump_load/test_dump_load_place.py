@@ -169,6 +169,53 @@ def test_below_a_folder_of_somebody_else(request):
     assert told.endswith("dump to a new folder in it."), told
 
 
+@needs_root
+def test_a_folder_that_may_not_be_written_to_is_refused(request):
+    """Also where it is made so while the dump is written: nothing is left beside it."""
+    above = open_folder(request)
+    path = os.path.join(above, "dump")
+    os.mkdir(path)
+    for one in (above, path):
+        os.chown(one, 65534, 65534)
+    told = as_nobody(lambda: os.chmod(path, 0o555) or dump_folder.Writing(path))
+    assert told.startswith("CheckpointError: Cannot dump to {}: the folder may not be written to".format(path)), told
+    assert os.listdir(above) == ["dump"]
+
+    def late():
+        os.chmod(path, 0o755)
+        writing = dump_folder.Writing(path)
+        os.chmod(path, 0o555)
+        try:
+            writing.publish()
+        finally:
+            writing.remove()
+
+    told = as_nobody(late)
+    assert told.startswith("CheckpointError: Cannot dump to {}: the folder may not be written to".format(path)), told
+    assert os.listdir(above) == ["dump"] and not os.listdir(path)
+
+
+@needs_root
+def test_a_read_only_dump_that_an_earlier_sok1x_has_replaced_does_not_come_back(request, model):
+    """Of which each dump has left a copy."""
+    above = open_folder(request)
+    path, old = os.path.join(above, "dump"), os.path.join(above, ".dump.{}.old".format("a" * 16))
+    for name in ("dump", "other"):
+        model.dump(os.path.join(above, name))
+    os.rename(os.path.join(above, "other"), old)
+    os.chmod(old, 0o555)
+    for folder, names, files in os.walk(above):
+        for one in [folder] + [os.path.join(folder, name) for name in files]:
+            os.chown(one, 65534, 65534)
+
+    def dumped():
+        writing = dump_folder.Writing(path)
+        writing.publish()
+
+    assert as_nobody(dumped) == "None"
+    assert os.listdir(above) == ["dump"]
+
+
 def test_a_lock_that_another_holds_there_stays(model, tmp_path):
     path = str(tmp_path / "saved")
     with folder_lock.FolderLock(path):
