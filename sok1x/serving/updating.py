@@ -1,8 +1,10 @@
 """Served models brought up to date with rows that have changed since they were exported."""
+import contextlib
 import json
 import os
 import secrets
 import shutil
+import stat
 from typing import Any, Dict, Iterator, Optional, Tuple
 
 import numpy as np
@@ -84,6 +86,7 @@ def update_saved_model(model_dir: str, export_dir: str, changes: Optional[Dict[s
         try:
             shutil.copytree(model_dir, partial,
                             ignore=lambda folder, names: ["variables"] if folder == model_dir else [])
+            _let_write(partial)
             os.mkdir(os.path.join(partial, "variables"))
             os.mkdir(os.path.join(partial, "parts"))
         except OSError as error:
@@ -94,8 +97,16 @@ def update_saved_model(model_dir: str, export_dir: str, changes: Optional[Dict[s
         _check_new(final)  # another rank may have been as quick
         saved_models.publish(partial, final)
     finally:
+        _let_write(partial)  # of one that has been copied in part
         shutil.rmtree(partial, ignore_errors=True)
     return export_dir
+
+
+def _let_write(copy: str) -> None:
+    """Lets this process write to a copy's folders, which has the modes of a model that may be protected."""
+    for folder, _, _ in os.walk(copy):
+        with contextlib.suppress(OSError):  # what must write there says it
+            os.chmod(folder, stat.S_IMODE(os.stat(folder).st_mode) | stat.S_IRWXU)
 
 
 def _check_new(export_dir: str) -> None:

@@ -7,6 +7,7 @@ import types
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
+from other_user import as_nobody, needs_root, open_folder
 
 import sok1x as sok
 from sok1x.checkpoint.errors import CheckpointError, DamagedError, NoSpaceError, WriteError
@@ -54,6 +55,37 @@ def test_changes_of_unsigned_keys(model, tmp_path):
     path = sok.serving.update_saved_model(
         pathlib.Path(model), tmp_path / "2", {"t": (KEYS[1:2].astype(np.uint64), np.ones([1, 2]))})
     np.testing.assert_array_equal(rows(str(path)), np.where(KEYS[:, np.newaxis] == KEYS[1], 1, ROWS))
+
+
+@needs_root
+def test_a_model_that_may_not_be_written_to(model, request, monkeypatch):
+    """As published ones are: it is brought up to date, and what is refused leaves nothing."""
+    above = open_folder(request)
+    published = shutil.copytree(model, os.path.join(above, "1"))
+    os.mkdir(os.path.join(published, "assets"))
+    (pathlib.Path(published) / "assets" / "words").write_text("a")
+    for folder, _, names in os.walk(above):
+        for one in [folder] + [os.path.join(folder, name) for name in names]:
+            os.chown(one, 65534, 65534)
+            os.chmod(one, 0o755 if folder == one == above else 0o555 if folder == one else 0o444)
+    stock, works = updating._rewrite, []
+
+    def rewritten(prefix, partial, *_):  # no session runs in a forked child
+        for name in ("variables", "parts"):
+            (pathlib.Path(partial) / name / "file").write_text("")
+        if not works:
+            raise CheckpointError("it fails")
+
+    monkeypatch.setattr(updating, "_rewrite", rewritten)
+    assert as_nobody(lambda: sok.serving.update_saved_model(published, above + "/2")) == "CheckpointError: it fails"
+    assert os.listdir(above) == ["1"]
+    works.append(True)
+    assert as_nobody(lambda: sok.serving.update_saved_model(published, above + "/2")) == above + "/2"
+    assert sorted(os.listdir(above)) == ["1", "2"]
+    assert (pathlib.Path(above) / "2" / "assets" / "words").read_text() == "a"
+    monkeypatch.setattr(updating, "_rewrite", stock)
+    path = sok.serving.update_saved_model(published, above + "/3", {"t": (KEYS[1:2], np.ones([1, 2]))})
+    np.testing.assert_array_equal(rows(path), np.where(KEYS[:, np.newaxis] == KEYS[1], 1, ROWS))
 
 
 def test_a_file_url_is_a_path(model, tmp_path, monkeypatch):
