@@ -195,3 +195,55 @@ def test_handlers_over_ours_over_handlers(how, code):
     done = subprocess.run([sys.executable, "-c", CHAIN, how], env=environment(), stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, timeout=100)
     assert (done.returncode, done.stdout) == (code, b"done " * (code < 0)), done.stderr.decode()
+
+
+AGAIN = """
+import os, signal, sys, threading, time
+from sok1x.checkpoint.session.told_to_end import told_to_end
+
+how, calls = sys.argv[1], []
+
+def saves(number, frame):
+    calls.append("saves")
+    if len(calls) < 6:
+        again = threading.Timer(0.05, signal.pthread_kill, [threading.main_thread().ident, signal.SIGTERM])
+        again.start()
+        time.sleep(0.2)  # the batch system says so once more, which is heard here
+    calls.append("saved")
+
+def above(number, frame):
+    calls.append("above")
+    before(number, frame if how == "above" else None)
+
+signal.signal(signal.SIGTERM, saves)
+if how != "plain":
+    told_to_end.listen("a test", [signal.SIGTERM])
+    told_to_end.begun(0)
+    before = signal.getsignal(signal.SIGTERM)
+    if how != "below":
+        signal.signal(signal.SIGTERM, above)
+    if how == "between":  # and ours over it
+        told_to_end.over()
+        told_to_end.listen("a test", [signal.SIGTERM])
+        told_to_end.begun(0)
+    ending = threading.Thread(target=told_to_end.over)
+    ending.start()
+    ending.join()
+os.kill(os.getpid(), signal.SIGTERM)
+print(" ".join(calls))
+"""
+
+
+@pytest.mark.parametrize("how", ["below", "above", "between"])
+def test_a_signal_that_comes_again_while_it_is_handled(how):
+    """The program's handler begins again, as it does without ours."""
+    made = {}
+    for way in ("plain", how):
+        done = subprocess.run([sys.executable, "-c", AGAIN, way], env=environment(), stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, timeout=100)
+        assert done.returncode == 0, (done.returncode, done.stderr.decode())
+        made[way] = done.stdout.decode().split()
+    count = made[how].count("saves")
+    assert [call for call in made[how] if call != "above"] == ["saves"] * count + ["saved"] * count and count > 2, made
+    assert made[how].count("above") == (0 if how == "below" else count), made
+    assert made["plain"] == ["saves"] * 6 + ["saved"] * 6, made

@@ -13,9 +13,9 @@ daemonic children by SIGTERM, and waits for them.
 
 A handler that the program sets meanwhile stays, then and in children. It may call ours, as the one before it.
 """
-import collections
 import os
 import signal
+import sys
 import threading
 import time
 from typing import Any, Callable, Iterable, Sequence, Tuple, Union
@@ -58,7 +58,6 @@ class _ToldToEnd:
         # signal -> what handled it before: first before us at all, then before each time that we were set over a
         # handler which may call us, as the one before it
         self._before: Any = {}
-        self._deep: Any = collections.Counter()  # signal -> how many of these are being called, each by the one above
         self._sessions = self._seen = self._stride = 0
         self._forking = threading.local()  # .mask: the signals that this thread blocked before it began to fork
         os.register_at_fork(before=self._hold, after_in_parent=self._let, after_in_child=self._forked)  # for good
@@ -168,17 +167,30 @@ class _ToldToEnd:
     def _hand_on(self, number: int, frame: Any) -> None:
         """A signal does what it did before."""
         before = self._before.get(number, [])
-        before = before[:len(before) - self._deep[number]]
+        before = before[:len(before) - self._deep(number, frame)]
         handler = before[-1] if before else signal.SIG_DFL
         if callable(handler):
-            self._deep[number] += 1
-            try:
-                handler(number, frame)
-            finally:
-                self._deep[number] -= 1
+            handler(number, frame)
         elif handler != signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
+
+
+    def _deep(self, number: int, frame: Any) -> int:
+        """How many of the handlers before are being called for this signal, each by the one above, which hands `frame`
+        on: the stack tells. Those below `frame` are being called for another, in the midst of which this one has come.
+        """
+        one: Any = sys._getframe(2)  # `_hear`
+        found = 0
+        while one is not None and one is not frame:
+            if one.f_code is _HEAR and one.f_locals["frame"] is one.f_back:
+                break  # it is Python that calls it; a handler may hand on no frame
+            found += one.f_code is _HAND_ON and one.f_locals["number"] == number
+            one = one.f_back
+        return found
+
+
+_HEAR, _HAND_ON = _ToldToEnd._hear.__code__, _ToldToEnd._hand_on.__code__
 
 
 def _is_main_thread() -> bool:
