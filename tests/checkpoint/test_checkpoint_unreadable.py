@@ -7,7 +7,8 @@ import tensorflow.compat.v1 as tf
 from other_user import as_nobody, needs_root, open_folder
 
 import sok1x as sok
-from sok1x.checkpoint.files import folders, prefixes
+from sok1x.checkpoint.files import folders, giving_way, prefixes, retiring
+from sok1x.checkpoint.files.folder_lock import FolderLock
 from sok1x.checkpoint.session import ranks
 
 
@@ -51,6 +52,29 @@ def test_what_may_not_be_looked_into_is_no_older_checkpoint_and_not_none(request
     told = as_nobody(lambda: ranks.expect_seen(last, "found"))
     assert told.endswith("Cannot read {} (the folder that rank 0 has found): Permission denied.".format(last)), told
     assert loop.restore() == 2
+
+
+@needs_root
+def test_one_that_may_not_be_written_to_is_not_removed(request):
+    """Its user protects it: it is not put out of sight either, and the others go as ever."""
+    path = open_folder(request)
+    loop = Loop(path)
+    for step in (1, 2, 3, 4):
+        loop.save(step)
+    loop.manager._saving.close()
+    for folder, _, names in os.walk(path):
+        for one in [folder] + [os.path.join(folder, name) for name in names]:
+            os.chown(one, 65534, 65534)
+    os.chmod(folders.step_folder(path, 2), 0o555)
+
+    def retired():
+        with FolderLock(path) as lock:
+            for keep in (2, 1):
+                giving_way.remove(retiring.retire(lock, keep))
+        return [found.step for found in folders.complete(path)]
+
+    assert as_nobody(retired) == "[4, 2]"
+    assert [name for name in sorted(os.listdir(path)) if "ckpt" in name] == ["model.ckpt-2", "model.ckpt-4"]
 
 
 def test_a_later_folder_that_is_no_checkpoint_is_told(tmp_path):

@@ -28,7 +28,8 @@ def retire(lock: FolderLock, keep: Optional[int], saved: Optional[int] = None,
         saved: the step that has just been saved; those of later steps go first, of a run that went back from them.
         found: those that there are, as `folders.complete` gives them; None: looks.
 
-    One in whose folder another run has gone on stays, and one that another thread's save replaces now.
+    One in whose folder another run has gone on stays, and one that another thread's save replaces now. So does one that
+    its user protects: its folder may not be written to, so it could be put out of sight, and not removed.
 
     Returns:
         What is for `giving_way.remove`: file by file that may take long, and nobody finds it any more.
@@ -41,7 +42,8 @@ def retire(lock: FolderLock, keep: Optional[int], saved: Optional[int] = None,
     found = folders.complete(lock.directory) if found is None else found
     staying = {one.folder for one in kept(lock.directory, keep, saved, found)}
     for one in found:
-        if one.folder in staying or folders.is_at_work(one.folder) or giving_way.others_in(one.folder):
+        if one.folder in staying or folders.is_at_work(one.folder) or giving_way.others_in(one.folder) \
+                or not os.access(one.folder, os.W_OK | os.X_OK):
             continue
         final = folders.step_folder(lock.directory, one.step)
         links.remove(one.folder, final)  # if a tf.train.Saver has saved it; before, so that no half of it is found
