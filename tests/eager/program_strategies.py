@@ -119,6 +119,21 @@ def check_refused(strategy):
             raise AssertionError("no error")
 
 
+def check_steps_refused(strategy):
+    """A step that needs no slots, of a table made outside: each replica would take it."""
+    table = sok.All2AllDenseEmbedding(8, 2, 1, 1, embedding_initializer="ones").embedding_variable
+    sok.assign(table, [launch.current().rank], [[2.0, 3.0]])
+    before = rows(table)
+    try:
+        with strategy.scope():
+            strategy.extended.update(table, lambda shard: shard.assign(shard + 1.0))
+    except ValueError as error:
+        assert all(word in str(error) for word in ("mpiexec", type(strategy).__name__, "2 replicas")), error
+    else:
+        raise AssertionError("no error")
+    np.testing.assert_array_equal(rows(table), before)
+
+
 def check_merge_call():
     """Of replicas, with TensorFlow's own names of its arguments, outside of all strategies and inside of one."""
     def doubled():
@@ -136,6 +151,7 @@ def main(seed):
     world = launch.current()
     seed += world.rank
     check_refused(tf.distribute.MirroredStrategy([CPU, "/cpu:1"]))
+    check_steps_refused(tf.distribute.MirroredStrategy([CPU, "/cpu:1"]))
     for strategy, optimizer, in_function in STEPS:
         if "legacy" not in optimizer().__module__:  # which refuse slots of variables that are not of their scope
             expect_equal(trained(None, optimizer, False, seed), trained(strategy(), optimizer, in_function, seed, True))
