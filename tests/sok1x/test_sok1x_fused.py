@@ -1,6 +1,9 @@
 """Lookups, gradients and optimizers' steps that could run at the same time are one node of TensorFlow's executor
 (bridge_fusing.cc): what comes out is what they give as nodes of their own."""
+import ctypes
 import os
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -9,7 +12,7 @@ from sok1x_cases import dense_layer, graph, session, sparse_constant, sparse_lay
 from tensorflow.python.ops import control_flow_ops
 
 import sok1x as sok
-from sok1x.graph_ops.bridge import op_types
+from sok1x.graph_ops.bridge import bridge, library, op_functions, op_types
 
 v1 = tf
 
@@ -207,29 +210,47 @@ def test_not_initialized():
                 run.run(outs)
 
 
-def test_two_threads_and_a_stop():
+@pytest.mark.parametrize("stopped", [False, True])
+def test_several_threads_and_a_stop(stopped):
     """The same nodes in flight several times; a session that is closed meanwhile leaves nothing waiting."""
-    import threading
+    library.load()
+    loaded = op_functions.Library(bridge.PATH).loaded
+    for name in ("kept", "waiting"):
+        getattr(loaded, "sok1x_kept_sums_" + name).restype = ctypes.c_int64
+    began = loaded.sok1x_kept_sums_kept()
     with graph():
         layers = [dense_layer() for _ in range(4)]
         outs = [layer(keys(np.random.RandomState(2)), training=True) for layer in layers]
-        failures = []
+        train = sok.DistributedOptimizer(v1.train.GradientDescentOptimizer(0.0), average=False).minimize(
+            tf.add_n([tf.reduce_sum(out) for out in outs]), var_list=[layer.embedding_variable for layer in layers])
+        failures, runs = [], []
         with session() as run:
             expected = run.run(outs)
 
             def work():
                 try:
-                    for _ in range(50):
-                        np.testing.assert_array_equal(run.run(outs), expected)
+                    while stopped or len(runs) < 150:
+                        np.testing.assert_array_equal(run.run([outs, train])[0], expected)
+                        runs.append(1)
                 except Exception as error:  # noqa: B902 - a thread's
                     failures.append(error)
 
             threads = [threading.Thread(target=work) for _ in range(3)]
             for thread in threads:
                 thread.start()
+            while stopped and len(runs) < 30 and not failures:
+                time.sleep(0.001)
+            if stopped:
+                run.close()
             for thread in threads:
                 thread.join(60)
-        assert not failures and not any(thread.is_alive() for thread in threads)
+            assert not any(thread.is_alive() for thread in threads)
+        assert len(failures) == (3 if stopped else 0), failures
+        for error in failures:
+            assert isinstance(error, tf.errors.CancelledError) or "closed" in str(error), error
+        assert loaded.sok1x_kept_sums_kept() > began and loaded.sok1x_kept_sums_waiting() == 0
+        with session() as run:  # another is as ever
+            np.testing.assert_array_equal(run.run(outs), expected)
 
 
 def parts(run, fetched):
