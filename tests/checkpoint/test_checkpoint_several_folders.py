@@ -140,12 +140,15 @@ def test_a_file_in_place_of_a_folder_is_refused_at_once(tmp_path):
     for make in (sok.CheckpointManager, hook, sok.CheckpointSaverListener):
         with model.graph.as_default():
             for file, told in zip(files, (True, False)):
-                for path in (file, os.path.join(file, "below", "it"), "file://" + file):
+                for path in (file, file + "/", os.path.join(file, "below", "it"), "file://" + file):
                     words = "got {!r}, but {} is a file, expected a folder.*missing{}$".format(
                         path, file, "; give the folder that it is in, " + str(tmp_path) if told else "")
                     with pytest.raises(ValueError, match=words):
                         make(path)
             make(str(tmp_path / "new" / "one"))
+            for name in "lr=[0.1]", "lr\\0.1":
+                with pytest.raises(ValueError, match="a path without .*, which TensorFlow takes for a pattern"):
+                    make(str(tmp_path / name))
     assert not (tmp_path / "new").exists()
 
 

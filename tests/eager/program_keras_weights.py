@@ -133,6 +133,7 @@ def check_slots(kind, optimizer, in_function):
         index = table.index[0].numpy()
         return {row: key for key, row in index[index[:, 1] >= 0].tolist()}, slot.numpy()
 
+    begun = model.get_weights()
     train(FIRST[:20])
     (first, slot), weights = keys_and_slot(), model.get_weights()
     kept = [one.numpy() for one in weights_of_optimizer()]
@@ -151,6 +152,10 @@ def check_slots(kind, optimizer, in_function):
         free, taken = np.setdiff1d(np.arange(len(after)), list(now)), list(now)
         assert (before[sorted(set(later) - set(now))] > 0.5).any() and (after[free] == 0.5).all(), (kind, place)
         np.testing.assert_array_equal(after[taken], (slot if place else before)[taken], err_msg=str((kind, place)))
+    model.set_weights(begun)  # from before the first key: what came is forgotten
+    assert not by_key(table) and (model.predict(FIRST, verbose=0) == 13.0).all(), kind
+    train(FIRST[:10])
+    assert len(set(by_key(table).values())) == 1, kind
 
 
 def check_other_ranks(world, folder):

@@ -118,6 +118,12 @@ def test_rows_that_set_weights_leaves_without_a_key_begin_anew_in_slots(make):
         layer.set_weights(weights)
         assert len(run.graph.get_operations()) == made and len(np.unique(keys_and_slot()[1][len(had):])) <= 1
 
+        layer.set_weights(begun)  # from before the first key: what came is forgotten
+        run.run(train, {optimizer._learning_rate_tensor: 0.0, given: later[10:]})
+        (now, after), rows = keys_and_slot(), run.run(table.value())
+        assert sorted(now.values()) == later[10:].tolist() and (rows[list(now)] == 13.0).all()
+        assert len(np.unique(after[list(now)])) == 1
+
 
 @pytest.mark.parametrize("capacity", [2, 100])
 def test_files_of_a_model_with_a_table_have_its_keys(capacity, tmp_path):

@@ -226,13 +226,17 @@ def _few(names: List[str]) -> str:
 
 def check_folder(who: str, checkpoint_dir: Any) -> str:
     """A folder's path as a str, of a file:// URL too. Raises TypeError where it is none, ValueError for other URLs, and
-    where a file is there: nothing would be found in it, and nothing could be saved."""
+    where nothing could be restored from: a file is there, or TensorFlow would take the path for a pattern."""
     path = os.fspath(checkpoint_dir) if hasattr(checkpoint_dir, "__fspath__") else checkpoint_dir
     if not isinstance(path, str) or not path:
         raise TypeError("{}: checkpoint_dir: got {!r}, expected a folder's path".format(who, checkpoint_dir))
-    folder = there = urls.folder(who + ": checkpoint_dir", path)
+    folder = urls.folder(who + ": checkpoint_dir", path)
+    if "[" in folder or "\\" in folder:
+        raise ValueError("{}: checkpoint_dir: got {!r}, expected a path without [ and \\, which TensorFlow takes for a "
+                         "pattern: it saves there, and finds nothing that it could restore".format(who, path))
+    there = folder.rstrip("/")
     while there and not os.path.lexists(there):
-        there = os.path.dirname(there.rstrip("/"))
+        there = os.path.dirname(there).rstrip("/")
     if os.path.isfile(there):
         raise ValueError("{}: checkpoint_dir: got {!r}, but {} is a file, expected a folder, which is made where it is "
                          "missing{}".format(who, path, there, _folder_of(there)))

@@ -163,7 +163,8 @@ def _setting(stock: Callable[..., Any]) -> Callable[..., Any]:
 def _rows_last(pairs: List[Any]) -> List[List[Any]]:
     """What is assigned, in two parts: all at once might have rows come before the keys that say whose they are.
 
-    Rows that do not fit come first, and are refused before anything is assigned; of no keys there are none to assign.
+    Rows that do not fit come first, and are refused before anything is assigned. Of no keys there are none to assign,
+    but where new keys begin with what the variable has.
     """
     given = {id(variable): value for variable, value in pairs}
     rows, unfit, rest = [], [], []
@@ -173,7 +174,7 @@ def _rows_last(pairs: List[Any]) -> List[List[Any]]:
             rest.append((variable, value))
         elif np.shape(value)[0] != _number_of_rows(variable):
             unfit.append((variable, value))
-        elif int(count) > 0:
+        elif int(count) > 0 or variable.table.by_row:
             rows.append((variable, value))
     return [some for some in (unfit, rest, rows) if some]
 
