@@ -134,14 +134,15 @@ def test_a_file_url_is_a_path(tmp_path, monkeypatch):
 def test_a_file_in_place_of_a_folder_is_refused_at_once(tmp_path):
     """A restore would find nothing there, and the job begin anew."""
     train(1, [hook(tmp_path)])
-    files = [str(tmp_path / name) for name in ("checkpoint", "graph.pbtxt")]
-    assert all(map(os.path.isfile, files))
+    files = [str(tmp_path / name) for name in ("checkpoint", "graph.pbtxt", "link")]
+    assert all(map(os.path.isfile, files[:2]))
+    os.symlink("nowhere", files[2])
     model = Model(0, 1)
     for make in (sok.CheckpointManager, hook, sok.CheckpointSaverListener):
         with model.graph.as_default():
-            for file, told in zip(files, (True, False)):
+            for file, told in zip(files, (True, False, False)):
                 for path in (file, file + "/", os.path.join(file, "below", "it"), "file://" + file):
-                    words = "got {!r}, but {} is a file, expected a folder.*missing{}$".format(
+                    words = "got {!r}, but {} is no folder, expected a folder.*missing{}$".format(
                         path, file, "; give the folder that it is in, " + str(tmp_path) if told else "")
                     with pytest.raises(ValueError, match=words):
                         make(path)

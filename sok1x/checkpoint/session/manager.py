@@ -226,7 +226,7 @@ def _few(names: List[str]) -> str:
 
 def check_folder(who: str, checkpoint_dir: Any) -> str:
     """A folder's path as a str, of a file:// URL too. Raises TypeError where it is none, ValueError for other URLs, and
-    where nothing could be restored from: a file is there, or TensorFlow would take the path for a pattern."""
+    where nothing could be restored from: something else is there, or TensorFlow would take the path for a pattern."""
     path = os.fspath(checkpoint_dir) if hasattr(checkpoint_dir, "__fspath__") else checkpoint_dir
     if not isinstance(path, str) or not path:
         raise TypeError("{}: checkpoint_dir: got {!r}, expected a folder's path".format(who, checkpoint_dir))
@@ -237,8 +237,8 @@ def check_folder(who: str, checkpoint_dir: Any) -> str:
     there = folder.rstrip("/")
     while there and not os.path.lexists(there):
         there = os.path.dirname(there).rstrip("/")
-    if os.path.isfile(there):
-        raise ValueError("{}: checkpoint_dir: got {!r}, but {} is a file, expected a folder, which is made where it is "
+    if there and not os.path.isdir(there):
+        raise ValueError("{}: checkpoint_dir: got {!r}, but {} is no folder, expected a folder, which is made where it is "
                          "missing{}".format(who, path, there, _folder_of(there)))
     return folder
 
