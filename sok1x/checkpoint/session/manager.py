@@ -238,8 +238,8 @@ def check_folder(who: str, checkpoint_dir: Any) -> str:
     while there and not os.path.lexists(there):
         there = os.path.dirname(there).rstrip("/")
     if there and not os.path.isdir(there):
-        raise ValueError("{}: checkpoint_dir: got {!r}, but {} is no folder, expected a folder, which is made where it is "
-                         "missing{}".format(who, path, there, _folder_of(there)))
+        raise ValueError("{}: checkpoint_dir: got {!r}, but {} is no folder, expected a folder, which is made where it "
+                         "is missing{}".format(who, path, there, _folder_of(there)))
     return folder
 
 
