@@ -32,8 +32,11 @@ def said_by(saver: Any, held: Optional[Held]) -> Iterator[None]:
     if held is None or not held.tables or saver._builder is not None:
         yield
         return
-    with tf.control_dependencies(None), tf.device(held.tables[0].variable.device):  # a sharded Saver's file of these
-        word = SavedOnly(rank_and_ranks("saved_by_ranks")[1], one_rank.RANKS)
+    with tf.control_dependencies(None):
+        with tf.device("/cpu:0"):
+            ranks = rank_and_ranks("rank_that_saves")[1]
+        with tf.device(held.tables[0].variable.device):  # a sharded Saver's file of these
+            word = SavedOnly(tf.identity(ranks, "saved_by_ranks"), one_rank.RANKS)
     saver._builder = LeavingOut([one_rank.RANKS], saver._write_version)
     saver._var_list = dict(var_list, **{one_rank.RANKS: word}) if isinstance(var_list, dict) else [*var_list, word]
     try:
