@@ -10,9 +10,10 @@ TensorFlow 1.15 and of 2.x what is meant by a name is the same, and where it lie
     keras_...             Keras' own modules: of 2.x those of the Keras in use (keras, tf_keras), not the old copy
 """
 # ruff: noqa: F401  (names for others)
+import contextlib
 import importlib
 import re
-from typing import Any, Callable, List, Tuple
+from typing import Any, Callable, Iterator, List, Tuple
 
 import tensorflow.compat.v1 as tf
 from tensorflow.core.framework import attr_value_pb2, graph_pb2, variable_pb2
@@ -206,6 +207,19 @@ def searchsorted(sequence: tf.Tensor, values: tf.Tensor, side: str = "left", out
     """As `tf.searchsorted` of two vectors. Of no values at all TensorFlow 1.15's kernel for GPUs ends the process."""
     one_more = tf.concat([values, tf.zeros([1], values.dtype)], 0)
     return tf.searchsorted(sequence, one_more, side=side, out_type=out_type)[:-1]
+
+
+@contextlib.contextmanager
+def open_to_ops(graph: tf.Graph) -> Iterator[None]:
+    """Inside, a graph takes ops though it has been finalized: a few, made once, for what must be possible then too."""
+    finalized = graph.finalized
+    if finalized:
+        graph._unsafe_unfinalize()
+    try:
+        yield
+    finally:
+        if finalized:
+            graph.finalize()
 
 
 def initialized_value(variable: Any) -> Any:

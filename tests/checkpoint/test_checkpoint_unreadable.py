@@ -77,6 +77,18 @@ def test_one_that_may_not_be_written_to_is_not_removed(request):
     assert [name for name in sorted(os.listdir(path)) if "ckpt" in name] == ["model.ckpt-2", "model.ckpt-4"]
 
 
+@needs_root
+def test_of_one_that_is_replaced_nothing_stays_whoever_protects_it(request):
+    path = open_folder(request)
+    replaced = os.path.join(path, ".model.ckpt-4.aa.old")
+    os.makedirs(os.path.join(replaced, "below"))
+    for folder in (path, replaced, os.path.join(replaced, "below")):
+        os.chown(folder, 65534, 65534)
+    os.chmod(replaced, 0o555)
+    assert as_nobody(lambda: giving_way.remove([replaced])) == "None"
+    assert os.listdir(path) == []
+
+
 def test_a_later_folder_that_is_no_checkpoint_is_told(tmp_path):
     loop = Loop(str(tmp_path))
     for step in (1, 2, 3):

@@ -158,6 +158,31 @@ def check_slots(kind, optimizer, in_function):
     assert len(set(by_key(table).values())) == 1, kind
 
 
+class Averaged(tf.keras.optimizers.legacy.SGD):
+    """Has a slot whose rows begin as the table's do."""
+
+    def _create_slots(self, var_list):
+        super()._create_slots(var_list)
+        for one in var_list:
+            self.add_slot(one, "average", initializer=one.read_value())
+
+
+def check_averages():
+    """What each row of a slot begins with is its own: nothing can begin anew."""
+    table = sok.EmbeddingVariable(100, 2, initializer=lambda shape, dtype=None, **_: tf.reshape(
+        tf.range(float(np.prod(shape))), shape))
+    model, optimizer = tf.keras.Sequential([Embedding(table, "attribute")]), Averaged(0.1)
+    model.predict(FIRST, verbose=0)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(sok.all2all_dense_embedding(table, tf.constant(FIRST, tf.int64)))
+    optimizer.apply_gradients([(tape.gradient(loss, table), table)])
+    average = optimizer.get_slot(table, "average")
+    before = average.numpy()
+    model.set_weights(model.get_weights())
+    np.testing.assert_array_equal(average, before)
+    assert len(np.unique(before)) > 100
+
+
 def check_other_ranks(world, folder):
     """Weights of another rank, and of another number of ranks, would have rows that nobody finds; nothing changes."""
     table = TABLES["evicts"]()
@@ -262,6 +287,7 @@ def main(folder):
             check_early_stopping(kind, owner, place, world)
         for make in tf.keras.optimizers.legacy.Adagrad, tf.keras.optimizers.Adagrad:
             check_slots(kind, make(0.1, initial_accumulator_value=0.5), make is tf.keras.optimizers.Adagrad)
+    check_averages()
     if world.size == 1:
         check_files()
     check_other_ranks(world, folder)

@@ -125,6 +125,27 @@ def test_rows_that_set_weights_leaves_without_a_key_begin_anew_in_slots(make):
         assert len(np.unique(after[list(now)])) == 1
 
 
+def test_weights_are_set_in_a_finalized_graph():
+    """Of which Keras has made its ops, by an earlier call, before there were slots."""
+    sok.init()
+    with graph(), session(initialize=False) as run:
+        keras.backend.set_session(run)
+        layer, given = _Kept(lambda: sok.EmbeddingVariable(20, 2), "attribute"), tf.placeholder(tf.int64, [None])
+        table, loss = layer.table(), tf.reduce_sum(layer(given) ** 2)
+        run.run(tf.global_variables_initializer())
+        layer.set_weights(layer.get_weights())
+        optimizer = tf.train.AdagradOptimizer(0.1, initial_accumulator_value=0.5)
+        train = optimizer.minimize(loss, var_list=[table])
+        slot = optimizer.get_slot(table, "accumulator")
+        run.run(slot.initializer)
+        weights = layer.get_weights()
+        run.graph.finalize()
+        run.run(train, {given: np.arange(5)})
+        assert (run.run(slot) > 0.5).any() and run.run(table.index[1]) == 5
+        layer.set_weights(weights)
+        assert run.graph.finalized and (run.run(slot) == 0.5).all() and run.run(table.index[1]) == 0
+
+
 @pytest.mark.parametrize("capacity", [2, 100])
 def test_files_of_a_model_with_a_table_have_its_keys(capacity, tmp_path):
     """Those of Keras in TensorFlow's format, and a tf.train.Checkpoint, into a model that has trained nothing."""

@@ -1,5 +1,6 @@
 """Whole training runs saved and restored in a loop of one's own."""
 import os
+import re
 import threading
 from typing import Any, List, Optional
 
@@ -231,9 +232,9 @@ def check_folder(who: str, checkpoint_dir: Any) -> str:
     if not isinstance(path, str) or not path:
         raise TypeError("{}: checkpoint_dir: got {!r}, expected a folder's path".format(who, checkpoint_dir))
     folder = urls.folder(who + ": checkpoint_dir", path)
-    if "[" in folder or "\\" in folder:
-        raise ValueError("{}: checkpoint_dir: got {!r}, expected a path without [ and \\, which TensorFlow takes for a "
-                         "pattern: it saves there, and finds nothing that it could restore".format(who, path))
+    if re.search(r"\[[^/]*\]|\\", folder):
+        raise ValueError("{}: checkpoint_dir: got {!r}, expected a path without [...] and \\, which TensorFlow takes "
+                         "for a pattern: it saves there, and finds nothing that it could restore".format(who, path))
     there = folder.rstrip("/")
     while there and not os.path.lexists(there):
         there = os.path.dirname(there).rstrip("/")

@@ -210,8 +210,8 @@ def begins(variable: Any, value: Any) -> None:
 
 
 def begins_with(variable: Any) -> Any:
-    """What `begins` was told, else 0."""
-    return getattr(variable, _BEGINS, 0)
+    """What `begins` was told; None: nothing."""
+    return getattr(variable, _BEGINS, None)
 
 
 def collected(where: Any, name: str) -> List[Any]:

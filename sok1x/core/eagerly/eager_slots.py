@@ -74,10 +74,12 @@ def made_for(shard: Any) -> Iterator[None]:
 
 
 def _noting_creator(next_creator: Callable[..., Any], **kwargs: Any) -> Any:
-    """Of a table that does not grow: what rows begin with can be seen in a slot until it is restored."""
+    """Of a table that does not grow: what rows begin with can be seen in a slot that has just been made. One that is
+    restored as it is made, before the first step, does not tell; nor does an average, whose rows begin as the table's.
+    """
     made = next_creator(**kwargs)
-    if tf.executing_eagerly() and made.shape.rank and made.shape.num_elements():
-        eager.begins(made, made.sparse_read([0]).numpy().flat[0])
+    if tf.executing_eagerly() and made.shape.rank:
+        eager.begins(made, _only_number(made.read_value()))
     return made
 
 
@@ -124,30 +126,19 @@ def restored_later(later: bool) -> Iterator[None]:
 def restore_slot(stock: Callable[..., Any]) -> Callable[..., Any]:
     """In place of tf.train.Optimizer's _create_or_restore_slot_variable, which a `tf.train.Checkpoint` calls."""
     def create_or_restore(self: Any, slot_variable_position: Any, slot_name: str, variable: Any) -> Any:
-        if not hasattr(variable, "table") or not tf.executing_eagerly():
+        if not growing_shape.grows(variable) or not tf.executing_eagerly():
             return stock(self, slot_variable_position=slot_variable_position, slot_name=slot_name, variable=variable)
-        if self.get_slot(variable, slot_name) is None:
-            make_before(self, slot_variable_position, variable)
-        with restored_later(growing_shape.grows(variable) and self.get_slot(variable, slot_name) is None):
+        if self.get_slot(variable, slot_name) is None and slot_variable_position.is_simple_variable() \
+                and not _is_someones():
+            # As the first step does, but here: rows that get other keys before that begin anew in them too.
+            with growing_shape.shapes_known(), tf.init_scope():
+                self._create_slots([variable])
+        with restored_later(self.get_slot(variable, slot_name) is None):
             made = stock(self, slot_variable_position=slot_variable_position, slot_name=slot_name, variable=variable)
         _lengthen(self.get_slot(variable, slot_name), variable)
         return made
 
     return create_or_restore
-
-
-def make_before(optimizer: Any, slot_variable_position: Any, variable: Any) -> None:
-    """Makes a table's slots as the first step does, but before one is restored: so that it is known what rows begin
-    with, and rows that get other keys before that step begin anew in them too.
-
-    Args:
-        optimizer: TensorFlow's, or Keras' of the older kind.
-        slot_variable_position: what the checkpoint has.
-        variable: the table.
-    """
-    if slot_variable_position.is_simple_variable() and not _is_someones():
-        with growing_shape.shapes_known(), tf.init_scope():
-            optimizer._create_slots([variable])
 
 
 def restore_made_slot(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -221,20 +212,33 @@ def begin_others(slots_of_table: Iterable[Any], shard: Any, keys: np.ndarray, ha
     others[:same] = (has[:same] != had[:same]) | has[:same] & (now[:same] != keys[:same])
     rows = np.flatnonzero(others)
     for slot in slots_of_table:
-        _begin_rows(slot, rows, _beginning_of(slot))
+        value = _beginning_of(slot)
+        if value is None:  # as those do that have had no key
+            value = _only_number(slot.sparse_read(np.flatnonzero(~had)))
+        _begin_rows(slot, rows, value or 0)
 
 
 def begin_free(slots_of_table: Iterable[Any], shard: Any) -> None:
-    """Rows that have no key begin anew in these slots of a table."""
-    has_key = keys_of_rows(shard)[1]
+    """Rows that have no key begin anew in these slots of a table, but for those that begin with no one number."""
+    rows = np.flatnonzero(~keys_of_rows(shard)[1])
     for slot in slots_of_table:
-        _begin_rows(slot, np.flatnonzero(~has_key), _beginning_of(slot))
+        value = _beginning_of(slot)
+        if value is not None:
+            _begin_rows(slot, rows, value)
 
 
 def _beginning_of(slot: Any) -> Any:
-    """What the rows of a slot begin with."""
+    """What the rows of a slot begin with; None: that is not one number, or not known."""
     known = growing_slots.slot_of(slot)
     return eager.begins_with(slot) if known is None else known.value
+
+
+def _only_number(values: Any) -> Any:
+    """The number that all of a tensor is; None: there are several, or none."""
+    if not int(tf.size(values)):
+        return None
+    least, most = tf.reduce_min(values).numpy(), tf.reduce_max(values).numpy()
+    return least if least == most else None
 
 
 def _begin_rows(slot: Any, rows: np.ndarray, value: Any) -> None:

@@ -11,7 +11,7 @@ import tensorflow.compat.v1 as tf
 from sok1x import launch
 from sok1x.core.eagerly import eager_slots
 from sok1x.core.tables import growing_slots
-from sok1x.graph_ops.bridge.tensorflow_versions import keras_backend, resource_variable_ops
+from sok1x.graph_ops.bridge.tensorflow_versions import keras_backend, open_to_ops, resource_variable_ops
 
 _OPS = "_sok1x_begin_rows"  # of a slot in a graph: its `_Ops`
 
@@ -65,7 +65,8 @@ class _Ops(NamedTuple):
 def _ops_of(slot: Any) -> _Ops:
     """Made once."""
     if not hasattr(slot, _OPS):
-        with slot.graph.as_default(), tf.control_dependencies(None), tf.device(slot.device):
+        # Keras' own ops were made by an earlier set_weights, when there may have been no slots.
+        with open_to_ops(slot.graph), slot.graph.as_default(), tf.control_dependencies(None), tf.device(slot.device):
             rows, known = tf.placeholder(tf.int64, [None]), growing_slots.slot_of(slot)
             length = tf.cond(slot.is_initialized(), lambda: resource_variable_ops.variable_shape(
                 slot.handle, tf.int64)[0], lambda: tf.constant(0, tf.int64))

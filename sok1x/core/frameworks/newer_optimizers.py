@@ -38,7 +38,6 @@ def watch() -> None:
             (NewKerasOptimizer, "set_weights", _of_any_rows),
             (tensorflow_versions.keras_optimizers, "convert_to_legacy_optimizer", _still_distributed),
             (tf.train.Optimizer, "apply_gradients", _slots_first),
-            (tf.train.Optimizer, "_create_or_restore_slot_variable", eager_slots.restore_slot),
             (tf.train.ProximalAdagradOptimizer, "_create_slots", _of_known_shape),
             (older, "apply_gradients", _clips_checked),
             (older, "add_slot", _eager_slots),
@@ -158,8 +157,6 @@ def _eager_slots(stock: Callable[..., Any]) -> Callable[..., Any]:
 def _restored_later(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Of a tf.train.Checkpoint, which else makes slots that begin with what was saved: new rows begin with a number."""
     def create_or_restore(self: Any, slot_variable_position: Any, slot_name: str, variable: Any) -> Any:
-        if hasattr(variable, "table") and not growing_shape.grows(variable) and tf.executing_eagerly():
-            eager_slots.make_before(self, slot_variable_position, variable)
         with eager_slots.restored_later(growing_shape.grows(variable) and tf.executing_eagerly()):
             return stock(self, slot_variable_position=slot_variable_position, slot_name=slot_name, variable=variable)
 

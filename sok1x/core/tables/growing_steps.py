@@ -52,6 +52,7 @@ def watch() -> None:
         wrapping.wrap(slot_creator, "create_slot_with_initializer", _of_known_shape)
         # It makes constants of the table's shape before it makes slots.
         wrapping.wrap(tf.train.AdagradDAOptimizer, "_create_slots", _of_known_shapes)
+        wrapping.wrap(tf.train.Optimizer, "_create_or_restore_slot_variable", eager_slots.restore_slot)
         wrapping.wrap(tf.train.Optimizer, "_restore_slot_variable", eager_slots.restore_made_slot)
 
 
