@@ -11,7 +11,6 @@ import contextlib
 import errno
 import os
 import shutil
-import stat
 from typing import List, Optional, Tuple
 
 from sok1x.checkpoint import errors
@@ -167,8 +166,7 @@ def _keep_lock(old: str, new: str) -> None:
 def _replace(old: str, new: str) -> None:
     """Moves what is no dump's from one folder into another, and removes the one. What cannot be moved stays there, and
     nothing else: of a dump that has been replaced nothing may come back."""
-    with contextlib.suppress(OSError):  # an earlier sok1x has replaced those that may not be written to, too
-        os.chmod(old, stat.S_IMODE(os.stat(old).st_mode) | stat.S_IRWXU)
+    folders.let_write(old)  # an earlier sok1x has replaced those that may not be written to, too
     try:
         _unlink(os.path.join(old, layout.META_INFO))  # first: without it the folder is no dump
         # What is a checkpoint, too, is whole there as long as its manifest is, and here when that has come.

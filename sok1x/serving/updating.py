@@ -1,10 +1,8 @@
 """Served models brought up to date with rows that have changed since they were exported."""
-import contextlib
 import json
 import os
 import secrets
 import shutil
-import stat
 from typing import Any, Dict, Iterator, Optional, Tuple
 
 import numpy as np
@@ -12,7 +10,7 @@ import numpy as np
 from sok1x import launch
 from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError, DamagedError, NotFoundError
-from sok1x.checkpoint.files import urls
+from sok1x.checkpoint.files import folders, urls
 from sok1x.graph_ops.bridge.tensorflow_versions import saved_model_pb2
 from sok1x.serving import bundles, saved_models, table_data
 from sok1x.serving.readers import Reader
@@ -105,8 +103,7 @@ def update_saved_model(model_dir: str, export_dir: str, changes: Optional[Dict[s
 def _let_write(copy: str) -> None:
     """Lets this process write to a copy's folders, which has the modes of a model that may be protected."""
     for folder, _, _ in os.walk(copy):
-        with contextlib.suppress(OSError):  # what must write there says it
-            os.chmod(folder, stat.S_IMODE(os.stat(folder).st_mode) | stat.S_IRWXU)
+        folders.let_write(folder)
 
 
 def _check_new(export_dir: str) -> None:

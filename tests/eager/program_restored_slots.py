@@ -8,6 +8,7 @@ import os
 import sys
 
 import numpy as np
+import somebodys_optimizers
 import tensorflow as tf
 
 tf.compat.v1.enable_v2_behavior()
@@ -178,25 +179,20 @@ def check_alone(optimizer, table, random, folder):
     first = tf.train.Checkpoint(table=made.table).write(os.path.join(folder, what, "of-{}".format(world.rank)))
     both = made.checkpoint.write(os.path.join(folder, what, "both"))
 
-    # The keys that were saved have their rows: slots of these stay, and those of keys that have gone begin anew.
-    for keys in (mine, mine[:3]):
-        made.step(keys)
-    before = slots_of_keys(made)
-    tf.train.Checkpoint(table=made.table).read(first).assert_consumed()
-    expect_slots(made, before, what)
-    made.look_up(mine[:4] + 100 * world.size)
-    expect_slots(made, before, what)
+    def go_on(model):
+        """The keys that were saved have their rows: slots of these stay, those of keys that have gone begin anew."""
+        for keys in (mine, mine[:3]):
+            model.step(keys)
+        before = slots_of_keys(model)
+        tf.train.Checkpoint(table=model.table).read(first).assert_consumed()
+        expect_slots(model, before, what)
+        model.look_up(mine[:4] + 100 * world.size)
+        expect_slots(model, before, what)
 
-    # Likewise of slots that were restored before there were any.
     twin = Model(optimizer, table)
-    twin.checkpoint.read(both)
-    for keys in (mine, mine[:3]):
-        twin.step(keys)
-    before = slots_of_keys(twin)
-    tf.train.Checkpoint(table=twin.table).read(first).assert_consumed()
-    expect_slots(twin, before, what)
-    twin.look_up(mine[:4] + 100 * world.size)
-    expect_slots(twin, before, what)
+    twin.checkpoint.read(both)  # before there are slots
+    for model in (made, twin):
+        go_on(model)
 
     # What another restore has given the slots before stays.
     if optimizer in KERAS and newer_optimizers.is_one(made.optimizer):
@@ -214,50 +210,6 @@ def check_alone(optimizer, table, random, folder):
     tf.train.Checkpoint(table=twin.table).read(first).assert_consumed()
     assert sorted(twin.rows()) == sorted(mine[:3])
     expect_slots(twin, {}, what)
-
-
-class FromApplied(tf.keras.optimizers.legacy.SGD):
-    """Makes its slots of what a step has told it."""
-
-    def apply_gradients(self, grads_and_vars, *args, **kwargs):
-        self.told = list(grads_and_vars)
-        return super().apply_gradients(self.told, *args, **kwargs)
-
-    def _create_slots(self, var_list):
-        for one in var_list:
-            self.add_slot(one, "sum", initializer=tf.keras.initializers.Constant(0.5 * len(self.told)))
-
-
-class FromHypers(tf.keras.optimizers.legacy.SGD):
-    """Makes its slots of what it has made before."""
-
-    def _create_hypers(self):
-        super()._create_hypers()
-        self.begin = 0.5
-
-    def _create_slots(self, var_list):
-        for one in var_list:
-            self.add_slot(one, "sum", initializer=tf.keras.initializers.Constant(self.begin))
-
-
-def check_somebodys(make, random, folder):
-    """Optimizers that can make no slots before their first step, or not by themselves."""
-    made, twin = [tf.train.Checkpoint(table=TABLES["of V rows"](), optimizer=make(0.1)) for _ in range(2)]
-
-    def step(one, keys):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(tf.sin(sok.all2all_dense_embedding(one.table, tf.constant(keys, tf.int64))))
-        one.optimizer.apply_gradients([(tape.gradient(loss, one.table), one.table)])
-        return one.table.numpy(), one.optimizer.get_slot(one.table, "sum").numpy()
-
-    mine = np.arange(launch.current().rank, 12, launch.current().size)
-    step(made, mine[:4])
-    made.optimizer.get_slot(made.table, "sum").assign(random.rand(32, DIM))
-    path = made.write(os.path.join(folder, make.__name__, "of"))
-    status = twin.read(path)
-    for one, other in zip(step(made, mine), step(twin, mine)):
-        np.testing.assert_array_equal(one, other)
-    status.assert_consumed()
 
 
 def slots_of_keys(model):
@@ -336,8 +288,7 @@ def main(seed, folder):
     for optimizer in ("adagrad", "adam"):
         check_one_after_the_other(optimizer, random, folder)
         check_under_creators(optimizer, random, folder)
-    for make in FromApplied, FromHypers:
-        check_somebodys(make, random, folder)
+    somebodys_optimizers.check(TABLES["of V rows"], random, folder)
     print("rank", world.rank, "ok")
 
 

@@ -11,9 +11,11 @@ that a `tf.train.Saver` saves to.
 
 While a checkpoint is replaced there is a moment in which only the `.old` one is complete, and it counts then.
 """
+import contextlib
 import os
 import re
 import secrets
+import stat
 from typing import Dict, List, NamedTuple, Optional, Set
 
 from sok1x.checkpoint import errors
@@ -188,6 +190,12 @@ def fsync_file(path: str) -> None:
 def fsync_folder(path: str) -> None:
     """Waits until the disk has a folder's entries. Raises WriteError."""
     _fsync(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def let_write(path: str) -> None:
+    """Lets this user write to a folder that somebody has protected, if the system lets it: else what writes says so."""
+    with contextlib.suppress(OSError):
+        os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | stat.S_IRWXU)
 
 
 def _fsync(path: str, flags: int) -> None:

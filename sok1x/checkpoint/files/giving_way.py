@@ -8,7 +8,6 @@ import errno
 import os
 import re
 import shutil
-import stat
 from typing import List, Optional, Set
 
 from sok1x.checkpoint import errors
@@ -194,6 +193,5 @@ def remove(paths: List[str]) -> None:
                 with contextlib.suppress(OSError):
                     os.rename(path, gone)
                     path = gone
-            with contextlib.suppress(OSError):  # its user has protected it, and another has its place all the same
-                os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | stat.S_IRWXU)
+            folders.let_write(path)  # its user has protected it, and another has its place all the same
             shutil.rmtree(path, ignore_errors=True)

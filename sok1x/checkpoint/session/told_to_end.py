@@ -175,7 +175,6 @@ class _ToldToEnd:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 
-
     def _deep(self, number: int, frame: Any) -> int:
         """How many of the handlers before are being called for this signal, each by the one above, which hands `frame`
         on: the stack tells. Those below `frame` are being called for another, in the midst of which this one has come.
