@@ -1,4 +1,5 @@
-"""Run on several ranks: our executor beside Horovod in one process. Arguments: scenario, and who starts first."""
+"""Run on several ranks: our executor beside Horovod in one process. Arguments: scenario, who starts first, and
+what else the scenario takes."""
 import sys
 import time
 
@@ -56,8 +57,11 @@ def shutdown(first):
     sys.stdout.write("{} {}\n".format(world.rank, outcome))
 
 
-def shut_down_by_one(first):
-    """Rank 1 shuts Horovod down while the others wait for it; Horovod does so on all ranks then."""
+def shut_down_by_one(first, then="end"):
+    """Rank 1 shuts Horovod down while the others wait for it; Horovod does so on all ranks then.
+
+    then: 'stay' where the others' programs take some seconds to end after that.
+    """
     if first == "horovod":
         hvd.init()
         tell_of_finalize()
@@ -71,6 +75,8 @@ def shut_down_by_one(first):
         executor.exchange(0, 6)
     except LaunchError as error:
         sys.stdout.write("needed: {}\n".format(error))
+    if then == "stay":
+        time.sleep(4)
 
 
 def tell_of_finalize():
@@ -95,4 +101,4 @@ def raises(first):
 
 if __name__ == "__main__":
     tf.logging.set_verbosity(tf.logging.ERROR)
-    globals()[sys.argv[1]](sys.argv[2])
+    globals()[sys.argv[1]](*sys.argv[2:])

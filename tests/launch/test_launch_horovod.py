@@ -11,8 +11,8 @@ PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ranks_horovo
 FIRST = pytest.mark.parametrize("first", ["horovod", "sok1x"])
 
 
-def run(ranks, scenario, first, check=False):
-    return run_ranks(ranks, PROGRAM, scenario, first, timeout=240, check=check)
+def run(ranks, scenario, *arguments, check=False):
+    return run_ranks(ranks, PROGRAM, scenario, *arguments, timeout=240, check=check)
 
 
 @FIRST
@@ -37,13 +37,16 @@ def test_horovod_shut_down_early_takes_its_mpi_along_and_we_say_so(ended):
     assert "If the program calls hvd.shutdown()" in done.out
 
 
+@pytest.mark.parametrize("then", ["end", "stay"])
 @FIRST
-@job(lambda first: run(3, "shut_down_by_one", first))
-def test_the_rank_that_shut_horovod_down_is_named_by_those_who_need_it(first, ended):
+@job(lambda first, then: run(3, "shut_down_by_one", first, then))
+def test_the_rank_that_shut_horovod_down_is_named_by_those_who_need_it(first, then, ended):
     done = ended()
     assert done.code != 0 and done.out.count("needed: op 'op0' waits for rank 1 that left") == 2, str(done)
-    # The others end without it: mpiexec may hang where one rank is inside.
-    assert "in MPI_Finalize" not in done.out, str(done)
+    # All go there or none does: mpiexec may hang where one rank is inside of it and another ends. Which of them depends
+    # on whether a program's end or Horovod's thread is looked at first, but where the programs take their time.
+    finalised = {("horovod", "end"): (0, 3), ("horovod", "stay"): (3,)}.get((first, then), (0,))
+    assert done.out.count("in MPI_Finalize") in finalised, str(done)
 
 
 @FIRST
