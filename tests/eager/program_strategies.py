@@ -1,6 +1,9 @@
 """Run by test_eager_strategies.py: tables in the scope of strategies with one replica, against the same without one."""
 import contextlib
+import os
+import shutil
 import sys
+import tempfile
 
 import numpy as np
 import tensorflow as tf
@@ -101,6 +104,29 @@ def fitted(strategy, seed):
             model.predict(keys, batch_size=6, verbose=0)]
 
 
+def restored(strategy, folder):
+    """Rows of a table that grows, trained on by an optimizer that was restored before its first step."""
+    def build():
+        with scope(strategy):
+            table = sok.DynamicVariable(dimension=DIM, init_capacity=2, initializer="ones", name="restored")
+            optimizer = KERAS.legacy.Adagrad(0.1)
+        checkpoint = tf.train.Checkpoint(table=table, optimizer=optimizer)
+
+        def step(keys):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(sok.all2all_dense_embedding(table, tf.constant(keys, tf.int64)) ** 2)
+            optimizer.apply_gradients([(tape.gradient(loss, table), table)])
+        return table, checkpoint, step
+
+    table, checkpoint, step = build()
+    step([0, 1, 2, 3])
+    path = checkpoint.write(folder)
+    table, checkpoint, step = build()
+    checkpoint.read(path)
+    step([2, 3, 4, 5])
+    return [rows(table)]
+
+
 def expect_equal(expected, found):
     for one, other in zip(expected, found):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
@@ -162,6 +188,11 @@ def main(seed):
             expect_equal(*[scaled(strategy, made, distributed, number % 2 == 0, world)
                            for strategy in (None, tf.distribute.MirroredStrategy([CPU]))])
     expect_equal(fitted(None, seed), fitted(tf.distribute.MirroredStrategy([CPU]), seed))
+    if world.size == 1:
+        folder = tempfile.mkdtemp()
+        expect_equal(*[restored(strategy, os.path.join(folder, "of_both")) for strategy in (
+            None, tf.distribute.MirroredStrategy([CPU]))])
+        shutil.rmtree(folder)
     check_merge_call()
     print("rank", world.rank, "ok")
 

@@ -157,10 +157,21 @@ def _eager_slots(stock: Callable[..., Any]) -> Callable[..., Any]:
 def _restored_later(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Of a tf.train.Checkpoint, which else makes slots that begin with what was saved: new rows begin with a number."""
     def create_or_restore(self: Any, slot_variable_position: Any, slot_name: str, variable: Any) -> Any:
-        with eager_slots.restored_later(growing_shape.grows(variable) and tf.executing_eagerly()):
+        later = growing_shape.grows(variable) and tf.executing_eagerly()
+        with eager_slots.restored_later(later), _of_no_strategy(self) if later else contextlib.nullcontext():
             return stock(self, slot_variable_position=slot_variable_position, slot_name=slot_name, variable=variable)
 
     return create_or_restore
+
+
+@contextlib.contextmanager
+def _of_no_strategy(optimizer: Any) -> Iterator[None]:
+    """One that was made in a tf.distribute scope makes slots in scopes of creators, too."""
+    strategy, optimizer._distribution_strategy = optimizer._distribution_strategy, None
+    try:
+        yield
+    finally:
+        optimizer._distribution_strategy = strategy
 
 
 def _clips_checked(stock: Callable[..., Any]) -> Callable[..., Any]:
