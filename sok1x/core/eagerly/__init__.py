@@ -2,7 +2,6 @@
 
     eager           the graph of a table's ops, and what runs them
     eager_slots     names of variables, and slots
-    eager_steps     steps by gradients that no lookup has made
     eager_clipping  what must not be clipped
     function_marks  what is known of gradients, in and out of a tf.function
     even_batches    data of different length

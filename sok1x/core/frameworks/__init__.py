@@ -12,6 +12,7 @@ Optimizers:
     keras_loss_scaling      Keras' loss scaling
     moving_averages         averages of variables
     other_steps             steps that train no table
+    stamped_steps           steps by gradients that no lookup has made
 
 Gradients:
     loop_gradients          gradients of loops

@@ -2,7 +2,7 @@
 
 Those of tf.gradients the graph tells, by which op they differentiate (stamped_variable.py). A tape goes past that: what
 it gives is looked at here, so that whoever clips or exchanges such a gradient knows that it is a rank's own. In a
-tf.Graph its rows are stamped here too; in eager execution they are when a step is taken (eager_steps.py).
+tf.Graph its rows are stamped here too; in eager execution they are when a step is taken (stamped_steps.py).
 """
 from typing import Any, Callable
 

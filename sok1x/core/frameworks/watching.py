@@ -1,5 +1,5 @@
 """What of TensorFlow, Keras and Horovod must know of tables: watched from the first one on."""
-from sok1x.core.eagerly import eager_steps, forward_mode, function_marks, horovod_eager
+from sok1x.core.eagerly import forward_mode, function_marks, horovod_eager
 from sok1x.core.frameworks import (
     aggregated_rows,
     branch_gradients,
@@ -11,6 +11,7 @@ from sok1x.core.frameworks import (
     newer_optimizers,
     other_steps,
     run_gradients,
+    stamped_steps,
     summaries,
     supervisors,
     tape_gradients,
@@ -65,7 +66,7 @@ def watch(table: Table) -> None:
     branch_gradients.watch()
     tape_gradients.watch()
     function_marks.watch()
-    eager_steps.watch()
+    stamped_steps.watch()
     forward_mode.watch()
     unfit.watch()
     loss_scaling.watch()

@@ -5,8 +5,8 @@ from typing import Any, Callable, Iterator, List, Optional, Tuple
 
 import tensorflow.compat.v1 as tf
 
-from sok1x.core.eagerly import eager, eager_slots, eager_steps
-from sok1x.core.frameworks import numbered_rows, run_gradients
+from sok1x.core.eagerly import eager, eager_slots
+from sok1x.core.frameworks import numbered_rows, run_gradients, stamped_steps
 from sok1x.core.graph_keys import GraphKeys
 from sok1x.core.options import cached_wholes
 from sok1x.core.tables.shard_variable import ShardVariable
@@ -25,9 +25,9 @@ class StampedVariable(ShardVariable):
 
     Lookups stamp the rows that they insert and those of their gradients (see graph_ops/stores/clock.py). Here come the
     variable's own methods, and gradients that are taken through its value, as of a regularizer: what assigns or
-    scatters into it, and what makes such a gradient, depends on an op that marks the rows; in eager execution an
-    optimizer's step does (eager_steps.py). What reaches around all of these is not seen: in graphs a hand-made gradient
-    that TensorFlow's own optimizer scatters into the rows, and tf.raw_ops on the handle.
+    scatters into it, and what makes such a gradient, depends on an op that marks the rows; in eager execution, and of
+    gradients of other kinds, an optimizer's step does (stamped_steps.py). What reaches around all of these is not seen:
+    tf.raw_ops on the handle.
 
     Args:
         table: the description of the shard.
@@ -200,8 +200,8 @@ class StampedVariable(ShardVariable):
             op._add_control_input(stamps.mark(self.table_variables, rows))
         elif tf.executing_eagerly():
             written = numbered_rows.rows_written()
-            if written is not None:
-                eager_steps.stamp(self, written)
+            if written is not None and not stamped_steps.are_stamped(written, self):
+                stamps.mark(self.table_variables, written)
         return super()._lazy_read(op)
 
 
