@@ -94,6 +94,11 @@ class Coordinator:
         return self._failure.error
 
     @property
+    def is_failure_told(self):
+        """Whether the job has failed, and rank 0 knows it, or takes too long to say so. Any thread may ask."""
+        return self._failure.settled
+
+    @property
     def on_job_error(self):
         """See the class."""
         return self._failure.on_error

@@ -22,6 +22,7 @@ from . import siblings
 from .exchange_watch import ExchangeWatch
 from .farewell import may_finalise
 from .hosts import named
+from .job_failure import ANSWER_SECONDS
 from .lines import print_line
 
 # After the grace, for those that have told their user already: they wait for others to, whom the launcher kills once
@@ -90,8 +91,17 @@ def _chain_excepthook(world):
         finally:
             world.coordinator.fail_job("{} failed: {}{}".format(
                 named(world.rank), kind.__name__, ": " + text if text else ""))
+            _let_it_be_told(world)
 
     sys.excepthook = hook
+
+
+def _let_it_be_told(world):
+    """Waits a moment until rank 0 has heard of the failure, which the executor's thread tells it: what ends with this
+    process, as Horovod does at exit, would have others fail before, and they would name that."""
+    until = time.monotonic() + ANSWER_SECONDS
+    while not (world.coordinator.is_failure_told or world.coordinator.transport.closed) and time.monotonic() < until:
+        time.sleep(0.002)
 
 
 def _text_of(exception):

@@ -5,7 +5,8 @@ bring it about. What counts as waiting: Python threads inside `session.run`, an 
 at a lock or a queue; native threads that use no CPU and wait for no disk.
 
 So does a native thread that reads over a network, by a socket or FUSE, as one that waits for nothing looks alike: what
-SOK1X_DEADLOCK_SECONDS sets is also how long such a read may take where all else waits.
+SOK1X_DEADLOCK_SECONDS sets is also how long such a read may take where all else waits. And a Python thread that waits
+for a time to come, as threading.Timer's: a program's watchdog has such a one for as long as it runs.
 """
 import ctypes
 import os

@@ -81,8 +81,8 @@ def _path(parser: argparse.ArgumentParser, argument: str, given: str) -> str:
 
 
 def _find(directory: str, step: Optional[int]) -> str:
-    """The checkpoint's folder. Where that is the last, says what a Saver on one rank, which makes no such folders, has
-    saved after it."""
+    """The checkpoint's folder. Where that is the last: also one of another name, which a Saver has saved on several
+    ranks; of what one has saved on one rank, which makes no such folders, it says so."""
     if step is not None or folders.is_complete(directory) or not glob.glob(
             os.path.join(glob.escape(directory), "*.index")):
         return folders.find(directory, step)
@@ -95,10 +95,14 @@ def _find(directory: str, step: Optional[int]) -> str:
         named = tf.train.latest_checkpoint(directory)
         if named is None:
             raise
+        if folders.is_complete(named):
+            return named
         raise NotFoundError("{} TensorFlow's state file there names {}, which a tf.train.Saver has saved on one rank: "
                             "tf.train.Saver().restore reads it, and sok1x.serving.export_saved_model.".format(
                                 error, named)) from None
     later = dense_saver.later_named(directory, manifest.read(folder).step)
+    if later is not None and folders.is_complete(later):
+        return later
     if later is not None:
         print("warning: this is {}; TensorFlow's state file in {} names a later checkpoint, {}, which a tf.train.Saver "
               "has saved on one rank: tf.train.Saver().restore reads that one, and "

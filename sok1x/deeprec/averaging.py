@@ -47,19 +47,19 @@ def _watch_applying(patches: Patches, kind: Any, left_alone: Callable[[Any], boo
 
 
 def _watch_clipping(patches: Patches) -> None:
-    """From now on tf.clip_by_global_norm of tables' gradients, and others, is as of one process with all batches.
+    """From now on tf.clip_by_global_norm of gradients of which one is sparse is as of one process with all batches.
 
     On one rank too: of tf.IndexedSlices TensorFlow's own counts a row once for each lookup that has asked for it, and
-    what is clipped would depend on the number of ranks.
+    of a plain variable's, once averaged, once for each rank: what is clipped would depend on the number of ranks.
     """
     clip = clip_ops.clip_by_global_norm
 
     def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name: Any = None) -> Any:
         if use_norm is None and isinstance(t_list, (list, tuple)) and not is_eager_outside():
             of_tables = [_is_of_table(each) for each in t_list]
-            if any(of_tables):
+            if any(of_tables) or any(isinstance(each, tf.IndexedSlices) for each in t_list):
                 t_list = _averaged(t_list, of_tables)
-                use_norm = clipping.global_norm(t_list)
+                use_norm = clipping.norm_of_sums(t_list)
         return clip(t_list, clip_norm, use_norm, name)
 
     clip_by_global_norm.__doc__ = clip.__doc__

@@ -16,7 +16,7 @@ from sok1x.dynamic_variable import DynamicVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import Variable
 from sok1x.graph_ops.gradients import row_numbers
 from sok1x.graph_ops.stores.placement import BY_KEY, Placement
-from sok1x.graph_ops.stores.table import HASHED, Initializer, Table
+from sok1x.graph_ops.stores.table import HASHED, MOST_ROWS, Initializer, Table
 from sok1x.lookup import all2all_dense_embedding
 
 __all__ = ["EmbeddingVariable", "get_embedding_variable"]
@@ -211,6 +211,7 @@ def get_embedding_variable(name: str, embedding_dim: int, key_dtype: Any = tf.in
         ('ads/items:0', [[1.0, 1.0], [1.0, 1.0]])
     """
     label = "get_embedding_variable '{}'".format(name)
+    embedding_dim = integer(label + ": embedding_dim", embedding_dim, 1, MOST_ROWS)
     for what, value, unset in (
             ("regularizer", regularizer, None), ("caching_device", caching_device, None),
             ("validate_shape", validate_shape, True), ("custom_getter", custom_getter, None),

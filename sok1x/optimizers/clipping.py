@@ -116,7 +116,36 @@ def global_norm(t_list: Sequence[Any], name: Optional[str] = None,
     return _norm("global_norm", t_list, name, variables)
 
 
-def _norm(function: str, t_list: Sequence[Any], name: Optional[str], variables: Optional[Sequence[Any]]) -> tf.Tensor:
+def norm_of_sums(t_list: Sequence[Any]) -> tf.Tensor:
+    """`global_norm`, of dense variables' tf.IndexedSlices, too, as of dense gradients: a row counts as the sum of its
+    slices, of which averaged ones have some of each rank.
+
+    Args:
+        t_list: as for `global_norm`.
+
+    Returns:
+        As `global_norm`.
+
+    Raises:
+        TypeError, ValueError: as `global_norm` does.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import sok1x as sok
+        >>> from sok1x.optimizers import clipping
+        >>> with tf.Graph().as_default(), tf.Session() as session:
+        ...     rows = tf.get_variable("rows", [3, 1], use_resource=True)
+        ...     found = tf.gradients(tf.reduce_sum(tf.gather(rows, [1, 2, 1])), [rows])
+        ...     norm = clipping.norm_of_sums(found)
+        ...     _ = session.run(sok.Init(global_batch_size=1))
+        ...     round(float(session.run(norm)) ** 2, 4)
+        5.0
+    """
+    return _norm("global_norm", t_list, None, None, of_sums=True)
+
+
+def _norm(function: str, t_list: Sequence[Any], name: Optional[str], variables: Optional[Sequence[Any]],
+          of_sums: bool = False) -> tf.Tensor:
     gradients = _checked(function, t_list)
     if variables is not None and len(variables) != len(gradients):
         raise ValueError("{}: variables: got {} for {} gradients, expected as many".format(
@@ -127,7 +156,7 @@ def _norm(function: str, t_list: Sequence[Any], name: Optional[str], variables: 
         for i, gradient in enumerate(gradients):
             if gradient is not None:
                 of_table = _is_of_table(function, i, gradient, None if variables is None else variables[i])
-                (own if of_table else shared).append(_squared_norm(gradient, of_table))
+                (own if of_table else shared).append(_squared_norm(gradient, of_table or of_sums))
         dtype = tf.float64 if all(each.dtype == tf.float64 for each in own + shared) else tf.float32
         sums = [tf.add_n([tf.cast(each, tf.float64) for each in part]) if part else None for part in (own, shared)]
         # Sums of equal numbers may differ in their last bit, as where ranks have other numbers of threads: on several
@@ -238,9 +267,9 @@ def _is_of_table(function: str, place: int, gradient: Any, variable: Any) -> boo
     return False
 
 
-def _squared_norm(gradient: Any, of_table: bool) -> tf.Tensor:
-    """The sum of squares, float32 or float64 []."""
-    values = _values(_of_distinct_rows(gradient) if of_table else gradient)
+def _squared_norm(gradient: Any, of_sums: bool) -> tf.Tensor:
+    """The sum of squares, float32 or float64 []; of_sums: of the sum that each row has."""
+    values = _values(_of_distinct_rows(gradient) if of_sums else gradient)
     with tf_ops.colocate_with(values):
         return 2 * tf.nn.l2_loss(tf.cast(values, tf.float32) if values.dtype == tf.float16 else values)
 

@@ -58,7 +58,9 @@ def with_own_state(optimizer: Any) -> Any:
                         "tf.keras.optimizers{}".format(optimizer, base.__name__, keras3.hint(optimizer)))
     if hasattr(optimizer, "_loss_scale"):
         raise TypeError("OptimizerWrapper: got a {}, which scales losses; wrap the optimizer that it was given, and "
-                        "give it gradients that are scaled back".format(base.__name__))
+                        "give it gradients that are scaled back; or, as all ranks skip a step then, train tables "
+                        "without a wrapper: LossScaleOptimizer(sok1x.DistributedOptimizer(optimizer, average=False), "
+                        "...)".format(base.__name__))
     own: Dict[str, Any] = {GIVEN: optimizer}
     own.update((name, make()) for name, make in states.items() if name in vars(optimizer))
     own.update((name, with_own_state(value)) for name, value in vars(optimizer).items()

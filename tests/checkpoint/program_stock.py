@@ -15,6 +15,7 @@ from tensorflow.python.training.saving import saveable_object_util
 
 import sok1x as sok
 from sok1x.checkpoint import CheckpointError
+from sok1x.checkpoint import __main__ as command
 from sok1x.checkpoint.errors import MismatchError
 from sok1x.checkpoint.files import writing
 from sok1x.graph_ops.bridge.tensorflow_versions import V2
@@ -50,6 +51,7 @@ def paths(folder, rank, ranks):
         model.train(1)
     assert tf.train.latest_checkpoint("kept") == "kept/mine-3"
     assert saver.last_checkpoints == ["kept/mine-2", "kept/mine-3"]
+    assert command._find("kept", None) == "kept/mine-3"  # of python -m sok1x.checkpoint
     assert not [name for name in os.listdir("kept") if "mine-1" in name]
     assert tf.train.checkpoint_exists("kept/mine-3") and tf.train.load_variable("kept/mine-3", "weights")[0] == 3
     yield

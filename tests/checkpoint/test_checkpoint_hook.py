@@ -209,7 +209,7 @@ def test_a_folder_of_tensorflows_own_checkpoints_is_warned_about(tmp_path, monke
         assert manager.restore(session) is None and not said
         saver.save(session, str(tmp_path / "model"), 3)
         assert manager.restore(session) is None
-        assert ["TensorFlow's own, {}".format(tmp_path / "model-3") in one for one in said] == [True]
+        assert ["{}, which a tf.train.Saver has saved".format(tmp_path / "model-3") in one for one in said] == [True]
         manager.save(session, 4)
         assert manager.restore(session) == 4 and len(said) == 1
 

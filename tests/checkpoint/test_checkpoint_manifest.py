@@ -59,6 +59,21 @@ def test_tables_whose_rows_cannot_be_there(tmp_path, changes, words):
         manifest.read(str(tmp_path))
 
 
+@pytest.mark.parametrize("strays, use_hashtable, words", [
+    ([1], True, "strays of table 'a/b' is not a list with a number for each of 2 ranks"),
+    ([1, 0, 0], True, "strays of table 'a/b' is not a list"),
+    ("10", True, "strays of table 'a/b' is not a list"),
+    ([1, 0], False, "strays of table 'a/b' is not a list .*, of a table with an"),
+    ([101, 0], True, "a number of strays of table 'a/b' is 101"),
+])
+def test_strays_that_cannot_be_there(tmp_path, strays, use_hashtable, words):
+    """How many keys of each rank belong to another: of a table with an index, as many as it has at most."""
+    table = made().tables["a/b"]._replace(strays=strays, use_hashtable=use_hashtable)
+    manifest.write(str(tmp_path), made(tables={"a/b": table}))
+    with pytest.raises(DamagedError, match=words):
+        manifest.read(str(tmp_path))
+
+
 def test_it_replaces_an_older_one(tmp_path):
     manifest.write(str(tmp_path), made())
     manifest.write(str(tmp_path), made(step=13))

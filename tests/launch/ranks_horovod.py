@@ -7,7 +7,9 @@ import horovod.tensorflow as hvd
 import tensorflow.compat.v1 as tf
 from stand_in_executor import Executor
 
+from sok1x.launch import farewell
 from sok1x.launch.errors import LaunchError
+from sok1x.launch.job_failure import JobFailure
 
 executor = Executor()
 
@@ -65,6 +67,7 @@ def shut_down_by_one(first, then="end"):
     if first == "horovod":
         hvd.init()
         tell_of_finalize()
+    farewell._UNDER_WAY_SECONDS = 60.0  # rank 1 may come late to where MPI is finalised
     world = both(first)
     assert executor.exchange(0, 5) == [5] * world.size
     if world.rank == 1:
@@ -89,10 +92,17 @@ def tell_of_finalize():
     MPI.COMM_SELF.Set_attr(MPI.Comm.Create_keyval(delete_fn=begun), 0)
 
 
-def raises(first):
-    """Rank 1 fails while rank 0 waits for it in Horovod."""
+def raises(first, tells="at once"):
+    """Rank 1 fails while rank 0 waits for it in Horovod. tells: 'late' where its executor takes a while to."""
     world = both(first)
     if world.rank == 1:
+        if tells == "late":
+            tell = JobFailure.tell
+
+            def tell_late(failure):
+                time.sleep(0.0 if failure.error is None else 0.5)
+                tell(failure)
+            JobFailure.tell = tell_late
         sys.stdout.write("trouble at {}\n".format(time.monotonic()))
         raise ValueError("boom beside horovod")
     with tf.Session() as session:

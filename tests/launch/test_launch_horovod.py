@@ -49,9 +49,10 @@ def test_the_rank_that_shut_horovod_down_is_named_by_those_who_need_it(first, th
     assert done.out.count("in MPI_Finalize") in finalised, str(done)
 
 
+@pytest.mark.parametrize("tells", ["at once", "late"])
 @FIRST
-@job(lambda first: (run(2, "raises", first), time.monotonic()))
-def test_a_rank_that_raises_while_another_waits_for_it_in_horovod(first, ended):
+@job(lambda first, tells: (run(2, "raises", first, tells), time.monotonic()))
+def test_a_rank_that_raises_while_another_waits_for_it_in_horovod(first, tells, ended):
     done, ended_at = ended()
     took = ended_at - float(re.search(r"trouble at ([0-9.]+)", done.out).group(1))
     assert done.code != 0 and took < 60, "{:.1f} s\n{}".format(took, done)

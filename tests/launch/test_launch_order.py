@@ -207,7 +207,7 @@ def test_sleeps_are_short_while_an_answer_is_near_and_longer_afterwards():
     alone.ranks[0].announce(ready(0))
     assert alone.ranks[0].wait_microseconds() == 0 and not alone.ranks[0].waits
     job.ranks[1].withdraw(1)
-    assert not job.ranks[1].waits, "that is still to be sent"
+    assert not job.ranks[1].waits and job.ranks[1].wait_microseconds() == 0, "that is still to be sent"
     job.ranks[0].announce(ready(0))
     job.settle()
     assert not job.ranks[0].waits and not job.ranks[1].waits

@@ -97,6 +97,19 @@ for gradients_of in (lambda model: next(zip(*optimizer.compute_gradients(model.l
         np.testing.assert_allclose(session.run([model.dense, model.row[0, 0]]), [10 - 0.5 ** 0.5, -0.5 ** 0.5], 1e-6)
         # What is no gradient stays this rank's.
         assert session.run(tf.clip_by_global_norm([model.dense * 0 + rank + 3], 1e9)[0]) == [rank + 3]
+# A row of a plain variable, too, counts once: of 64 rows ranks gather slices, and of key 5 both have one.
+for with_table in (True, False):
+    with tf.Graph().as_default(), tf.Session() as session:
+        model = Model()
+        rows = tf.get_variable("rows", [64, 1], initializer=tf.zeros_initializer(), use_resource=True)
+        loss = tf.reduce_sum(tf.gather(rows, [5, 6 + rank]) * (rank + 1)) + (model.loss if with_table else 0.0)
+        trained_by_loss = [each for each in tf.trainable_variables() if with_table or each is rows]
+        clipped, norm = tf.clip_by_global_norm(tf.gradients(loss, trained_by_loss), 1.0)
+        step = optimizer.apply_gradients(zip(clipped, trained_by_loss))
+        session.run(tf.global_variables_initializer())
+        expected = np.sqrt(1.5 ** 2 + 0.5 ** 2 + 1.0 ** 2 + (4.5 if with_table else 0))
+        np.testing.assert_allclose(session.run([norm, step])[0], expected, rtol=1e-6)
+        np.testing.assert_allclose(session.run(rows)[5:8, 0], -np.array([1.5, 0.5, 1.0]) / expected, rtol=1e-6)
 with tf.Graph().as_default():
     pairs = [(tf.clip_by_norm(each, 1.0), variable) for each, variable in optimizer.compute_gradients(Model().loss)]
     try:

@@ -84,9 +84,10 @@ def test_a_table_that_waits_while_others_train_tells_its_own_last_steps(pauses):
 
             def others(seconds):
                 until = time.monotonic() + seconds
+                other.train(run, 5)
                 while time.monotonic() < until:
-                    other.train(run, 5)
                     time.sleep(0.01)
+                    other.train(run, 5)
             others(0.0 if pauses else 0.6)
             time.sleep(PAUSE if pauses else 0.0)
             when = now()

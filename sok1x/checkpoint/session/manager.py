@@ -193,12 +193,13 @@ class CheckpointManager:
                 folder, _few(left))
 
     def _warn_of_others(self) -> None:
-        """There may be what a tf.train.Saver has saved on one rank, which is no checkpoint of ours."""
+        """There may be what a tf.train.Saver has saved on one rank, which is no checkpoint of ours, or by a name of its
+        own."""
         latest = None if launch.current().rank else tf.train.latest_checkpoint(self._folder)
         if latest is not None:
             tf.logging.warning(
                 "CheckpointManager.restore: %s has no checkpoint of sok1x, so nothing is restored; the last one there "
-                "is TensorFlow's own, %s, as one rank saves it. tf.train.Saver().restore reads it in a graph, whose "
+                "is %s, which a tf.train.Saver has saved. tf.train.Saver().restore reads it in a graph, whose "
                 "CheckpointManager then saves what any number of ranks restore", self._folder, latest)
 
     def _warn_of_later(self, step: int) -> None:

@@ -82,7 +82,9 @@ class LossScaleOptimizer:
                             "has); tf.keras.mixed_precision.LossScaleOptimizer takes the newer ones, and asks all ranks"
                             .format(opt, type(opt).__name__))
         raise TypeError("LossScaleOptimizer: opt: got {!r} of type {}, expected an optimizer of tf.train or "
-                        "tf.keras.optimizers".format(opt, type(opt).__name__))
+                        "tf.keras.optimizers, or sok1x.DistributedOptimizer's of one (for tables in place of an "
+                        "OptimizerWrapper, with average=False where gradients are averaged already)".format(
+                            opt, type(opt).__name__))
 
     @property
     def loss_scale(self) -> scales.LossScale:
