@@ -16,8 +16,10 @@ import tensorflow.compat.v1 as tf
 from sok1x.core.eagerly import eager
 from sok1x.core.frameworks import wrapping
 from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS
-from sok1x.graph_ops.gradients import row_numbers
+from sok1x.graph_ops.gradients import marks, row_numbers
 from sok1x.graph_ops.stores import clock, stamps
+
+_STAMPS = "_sok1x_stamps_rows"  # of a tensor: the rows that it is a gradient of are stamped before it is there
 
 
 def watch() -> None:
@@ -33,17 +35,17 @@ def watch() -> None:
 
 def _stamping(stock: Callable[..., Any]) -> Callable[..., Any]:
     def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        pairs, of_lookups, marks = list(grads_and_vars), [], []
+        pairs = list(grads_and_vars)
+        if not eager.is_on():
+            return stock(self, [(_stamping_first(*pair), pair[1]) for pair in pairs], *args, **kwargs)
+        of_lookups = []
         for gradient, variable in pairs:
             if gradient is not None and hasattr(variable, "table_variables"):
-                rows = gradient.indices if isinstance(gradient, tf.IndexedSlices) else None
+                rows = _rows_of(gradient)
                 if are_stamped(rows, variable):
                     of_lookups.append((variable, rows))
                 else:
-                    marks.append(stamps.mark(variable.table_variables, rows))
-        if not eager.is_on():
-            with tf.control_dependencies(marks):
-                return stock(self, pairs, *args, **kwargs)
+                    stamps.mark(variable.table_variables, rows)
         before = clock.made()
         step = stock(self, pairs, *args, **kwargs)
         # Our own optimizers stamp what they move, and so do others that assign to the table.
@@ -53,6 +55,25 @@ def _stamping(stock: Callable[..., Any]) -> Callable[..., Any]:
         return step
 
     return apply_gradients
+
+
+def _stamping_first(gradient: Any, variable: Any) -> Any:
+    """In a graph a gradient that is there once rows have been stamped that a step by it moves."""
+    if gradient is None or not hasattr(variable, "table_variables") or are_stamped(_rows_of(gradient), variable):
+        return gradient
+    sparse = isinstance(gradient, tf.IndexedSlices)
+    values = gradient.values if sparse else gradient
+    if not marks.noted(values, _STAMPS, False):  # as by an optimizer that this one is in
+        # Not the whole step waits: in it an optimizer may make variables, whose first values would wait, too.
+        with tf.control_dependencies([stamps.mark(variable.table_variables, _rows_of(gradient))]):
+            values = tf.identity(values, name="stamped")
+        marks.note(values, _STAMPS, True)
+    return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape) if sparse else values
+
+
+def _rows_of(gradient: Any) -> Any:
+    """Its row numbers; None: it is dense, and has all."""
+    return gradient.indices if isinstance(gradient, tf.IndexedSlices) else None
 
 
 def are_stamped(rows: Any, variable: Any) -> bool:
