@@ -57,14 +57,18 @@ def _watch_clipping(patches: Patches) -> None:
     def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name: Any = None) -> Any:
         if use_norm is None and isinstance(t_list, (list, tuple)) and not is_eager_outside():
             of_tables = [_is_of_table(each) for each in t_list]
-            if any(of_tables) or any(isinstance(each, tf.IndexedSlices) for each in t_list):
+            if any(of_tables) or any(map(_is_sparse, t_list)):
                 t_list = _averaged(t_list, of_tables)
-                use_norm = clipping.norm_of_sums(t_list)
+                return clipping.clip_by_global_norm(t_list, clip_norm, clipping.norm_of_sums(t_list), name)
         return clip(t_list, clip_norm, use_norm, name)
 
     clip_by_global_norm.__doc__ = clip.__doc__
     patches.put(clip_ops, "clip_by_global_norm", clip_by_global_norm)
     patches.put_api("clip_by_global_norm", clip_by_global_norm)
+
+
+def _is_sparse(gradient: Any) -> bool:
+    return isinstance(gradient, tf.IndexedSlices) and gradient.dense_shape is not None
 
 
 def _is_of_table(gradient: Any) -> bool:

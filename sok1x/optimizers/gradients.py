@@ -128,6 +128,9 @@ def _side_by_side(averages: List[tf.Tensor]) -> List[tf.Tensor]:
 
 def _dense(slices: tf.IndexedSlices) -> List[tf.Tensor]:
     """A sparse gradient as the whole matrix, and how often each of its rows was touched."""
+    if slices.dense_shape is None:
+        raise ValueError("got a sparse gradient ('{}') without a dense_shape, which all ranks' cannot be added up by; "
+                         "expected tf.IndexedSlices(values, indices, dense_shape)".format(slices.values.name))
     rows = slices.dense_shape[0]
     return [tf.math.unsorted_segment_sum(slices.values, slices.indices, rows),
             tf.math.unsorted_segment_sum(tf.ones_like(slices.indices, tf.float32), slices.indices, rows)]

@@ -90,6 +90,22 @@ def test_a_row_of_two_lookups_counts_once_in_the_norm_on_one_rank_too():
         np.testing.assert_allclose(session.run(dense), [1 - 1 / expected, 2 - 1 / expected], rtol=1e-5)
 
 
+def test_clipped_gradients_of_plain_variables_alone():
+    """Of half precision, which the norm is not made in, and slices that do not say how many rows there are."""
+    sok.install_as_deeprec()
+    tf.config.experimental.enable_distributed_strategy(strategy="collective")
+    half = tf.get_variable("half", [64, 2], tf.float16, tf.zeros_initializer(), use_resource=True)
+    clipped, norm = tf.clip_by_global_norm(tf.gradients(tf.reduce_sum(tf.gather(half, [5, 6, 5])), [half]), 1.0)
+    assert clipped[0].values.dtype == tf.float16
+    unknown = tf.clip_by_global_norm([tf.IndexedSlices(tf.ones([2, 2]), tf.constant([1, 1]))], 1.0)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        dense, found = session.run([tf.convert_to_tensor(clipped[0])[5:7], norm])
+        np.testing.assert_allclose(found, 10 ** 0.5, rtol=1e-3)
+        np.testing.assert_allclose(dense, np.array([[2, 2], [1, 1]]) / 10 ** 0.5, rtol=3e-3)
+        np.testing.assert_allclose(session.run(unknown[1]), 2)
+
+
 # ---- lookups
 
 def test_as_tensorflows_own_lookups(seed):
