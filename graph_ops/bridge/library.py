@@ -4,7 +4,13 @@ import threading
 import tensorflow.compat.v1 as tf
 
 from sok1x.graph_ops.bridge import bridge, configs, executor, op_file, op_functions, op_types, plan, registry, timeline
-from sok1x.graph_ops.bridge.tensorflow_versions import control_flow_util, eager_context, is_eager_outside, tf_ops
+from sok1x.graph_ops.bridge.tensorflow_versions import (
+    control_flow_util,
+    eager_context,
+    is_eager_outside,
+    outermost,
+    tf_ops,
+)
 
 _lock = threading.Lock()
 _loaded = None
@@ -86,10 +92,11 @@ def _place(operation, config, name):
     if is_eager_outside():
         return _unordered_place(operation, config, name)
     graph = tf_ops.get_default_graph()
-    of_graph = plan.of(graph)
     if not operation.communicates:
-        return configs.Place(of_graph.number, plan.PROCESS)
+        return configs.Place(plan.of(graph).number, plan.PROCESS)
     described = operation.describe(config)
+    # Of a branch that is a function (control flow v2), too: in a session ops are known by their numbers.
+    of_graph = plan.of(outermost(graph))
     op = of_graph.add(described)
     context, loops = graph._get_control_flow_context(), 0
     while context is not None:

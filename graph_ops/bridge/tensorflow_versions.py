@@ -178,6 +178,13 @@ def in_plain_graph() -> bool:
     return not tf.executing_eagerly() and not graph._add_control_dependencies
 
 
+def outermost(graph: Any) -> Any:
+    """The graph in which a function's body has been built, or the one in which that has, and so on; else itself."""
+    while getattr(graph, "outer_graph", None) is not None:
+        graph = graph.outer_graph
+    return graph
+
+
 def objects_of(checkpoint: Any) -> List[Any]:
     """All objects of a `tf.train.Checkpoint` of TensorFlow 2; None has none."""
     return [] if checkpoint is None else list(checkpoint_objects.util.list_objects(checkpoint._saver._graph_view))

@@ -21,7 +21,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.cuda_kernels import stamps
 from sok1x.graph_ops.bridge import told_step
-from sok1x.graph_ops.bridge.tensorflow_versions import is_eager_outside
+from sok1x.graph_ops.bridge.tensorflow_versions import is_eager_outside, outermost
 from sok1x.graph_ops.stores import step_times
 from sok1x.graph_ops.stores.clock_numbers import RUN, counted
 from sok1x.graph_ops.stores.table import Table
@@ -50,7 +50,7 @@ def step_inputs() -> Tuple[bool, List[tf.Tensor]]:
     _made.count += 1
     step = _global_step()
     if not is_eager_outside():
-        graph = _outermost(tf.get_default_graph())
+        graph = outermost(tf.get_default_graph())
         (_counting if step is None else _stepping).add(graph)
         if step is not None:
             told_step.hear(graph)
@@ -76,12 +76,6 @@ def global_step_of(graph: tf.Graph) -> Any:
     return found[0]
 
 
-def _outermost(graph: tf.Graph) -> tf.Graph:
-    while getattr(graph, "outer_graph", None) is not None:  # a function's
-        graph = graph.outer_graph
-    return graph
-
-
 def is_global_step(variable: Any) -> bool:
     """Whether a variable is the default graph's global step."""
     return global_step_of(tf.get_default_graph()) is variable
@@ -90,7 +84,7 @@ def is_global_step(variable: Any) -> bool:
 def tell_step() -> tf.Operation:
     """An op for a run that moves the graph's global step, which there is, without a gradient of a table: by this its
     tables hear of it. To be run before it moves."""
-    graph = _outermost(tf.get_default_graph())
+    graph = outermost(tf.get_default_graph())
     if not _counts(graph):
         told_step.hear(graph)
     return told_step.tell(graph, _global_step())

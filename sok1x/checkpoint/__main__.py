@@ -89,20 +89,22 @@ def _find(directory: str, step: Optional[int]) -> str:
     import tensorflow.compat.v1 as tf  # slow to import, and for this alone
 
     from sok1x.checkpoint.session import dense_saver
+    named = tf.train.latest_checkpoint(directory)
+    of_ours = named is not None and folders.is_complete(named)
     try:
         folder = folders.find(directory)
     except NotFoundError as error:
-        named = tf.train.latest_checkpoint(directory)
         if named is None:
             raise
-        if folders.is_complete(named):
+        if of_ours:
             return named
         raise NotFoundError("{} TensorFlow's state file there names {}, which a tf.train.Saver has saved on one rank: "
                             "tf.train.Saver().restore reads it, and sok1x.serving.export_saved_model.".format(
                                 error, named)) from None
-    later = dense_saver.later_named(directory, manifest.read(folder).step)
-    if later is not None and folders.is_complete(later):
-        return later
+    last = manifest.read(folder)
+    if of_ours and manifest.read(named).written >= last.written:  # its name need not say a step
+        return named
+    later = dense_saver.later_named(directory, last.step)
     if later is not None:
         print("warning: this is {}; TensorFlow's state file in {} names a later checkpoint, {}, which a tf.train.Saver "
               "has saved on one rank: tf.train.Saver().restore reads that one, and "

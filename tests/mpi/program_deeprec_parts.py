@@ -97,6 +97,20 @@ for gradients_of in (lambda model: next(zip(*optimizer.compute_gradients(model.l
         np.testing.assert_allclose(session.run([model.dense, model.row[0, 0]]), [10 - 0.5 ** 0.5, -0.5 ** 0.5], 1e-6)
         # What is no gradient stays this rank's.
         assert session.run(tf.clip_by_global_norm([model.dense * 0 + rank + 3], 1e9)[0]) == [rank + 3]
+# In a branch that is a function (control flow v2) gradients are averaged as outside.
+for with_table in (True, False):
+    tf.enable_control_flow_v2()
+    with tf.Graph().as_default(), tf.Session() as session:
+        loss = Model().loss if with_table else 0.0  # whose ops are the first of their kinds, outside
+        weight, moves = tf.get_variable("weight", initializer=10.0 + rank, use_resource=True), tf.placeholder(tf.bool)
+        found = tf.gradients(weight * (rank + 1.0) + loss, [weight])
+        step = tf.cond(moves, lambda: tf.group(optimizer.apply_gradients(zip(found, [weight]))), tf.no_op)
+        session.run(tf.global_variables_initializer())
+        for moved, expected in ((True, 8.5), (False, 8.5), (True, 7.0)):
+            session.run(step, {moves: moved})
+            assert session.run(weight) == expected
+    tf.disable_control_flow_v2()
+
 # A row of a plain variable, too, counts once: of 64 rows ranks gather slices, and of key 5 both have one.
 for with_table in (True, False):
     with tf.Graph().as_default(), tf.Session() as session:
