@@ -13,6 +13,7 @@ TensorFlow 1.15 and of 2.x what is meant by a name is the same, and where it lie
 import contextlib
 import importlib
 import re
+import sys
 from typing import Any, Callable, Iterator, List, Tuple
 
 import tensorflow.compat.v1 as tf
@@ -176,6 +177,12 @@ def in_plain_graph() -> bool:
     while isinstance(graph, func_graph.FuncGraph) and not graph._add_control_dependencies:
         graph = graph.outer_graph
     return not tf.executing_eagerly() and not graph._add_control_dependencies
+
+
+def contrib_optimizer_v2() -> Any:
+    """The class of tf.contrib.optimizer_v2's optimizers, of which tf.contrib.opt.GGTOptimizer is one; None where nobody
+    has imported it, as of TensorFlow 2."""
+    return getattr(sys.modules.get("tensorflow.contrib.optimizer_v2.optimizer_v2"), "OptimizerV2", None)
 
 
 def outermost(graph: Any) -> Any:

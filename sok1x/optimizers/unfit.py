@@ -5,10 +5,9 @@ from typing import Any, Callable, Iterable, Tuple
 import tensorflow.compat.v1 as tf
 
 from sok1x.core.frameworks import wrapping
-from sok1x.graph_ops.bridge.tensorflow_versions import V2
+from sok1x.graph_ops.bridge.tensorflow_versions import V2, contrib_optimizer_v2
 from sok1x.graph_ops.gradients import provenance
 
-_CONTRIB_V2 = "tensorflow.contrib.optimizer_v2.optimizer_v2"  # of which GGTOptimizer is, and which nobody else imports
 _CLIPPING = "tensorflow.contrib.opt.python.training.variable_clipping_optimizer"
 _SPARSE = "it has no step for the sparse gradients that lookups give"
 _SERVERS = "it is for workers that share variables on parameter servers, and steps what its getter has made"
@@ -84,7 +83,7 @@ def watch() -> None:
     """
     if V2:  # there is no contrib
         return
-    for kind in (tf.train.Optimizer, getattr(sys.modules.get(_CONTRIB_V2), "OptimizerV2", None)):
+    for kind in (tf.train.Optimizer, contrib_optimizer_v2()):
         if kind is not None:
             wrapping.wrap(kind, "apply_gradients", _refusing)
     clipping: Any = getattr(sys.modules.get(_CLIPPING), "VariableClippingOptimizer", None)

@@ -54,7 +54,20 @@ def test_steps_by_gradients_that_no_lookup_has_made(name):
 
 
 @pytest.mark.skipif(not hasattr(tensorflow, "contrib"), reason="TensorFlow 2 has no contrib")
-def test_contribs_loss_scaling_makes_dense_gradients():
+def test_contribs_own_optimizers():
+    with graph():
+        momentum = tensorflow.contrib.optimizer_v2.MomentumOptimizer(0.1, 0.9)
+        model = Model(use_hashtable=False)
+        slices, = tf.gradients(model.loss, [model.shard])
+        step = momentum.apply_gradients([(tf.convert_to_tensor(slices), model.shard)], model.number)
+        with session() as run:
+            run.run(step, {model.keys: np.arange(6)})
+            run.run(step, {model.keys: [0] * 6})
+            assert dump(run, model, 1) == list(range(V))
+
+
+@pytest.mark.skipif(not hasattr(tensorflow, "contrib"), reason="TensorFlow 2 has no contrib")
+def test_contribs_loss_loss_scaling_makes_dense_gradients():
     with graph():
         model = Model(use_hashtable=False)
         scaled = tensorflow.contrib.mixed_precision.LossScaleOptimizer(

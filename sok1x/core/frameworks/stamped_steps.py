@@ -15,7 +15,7 @@ import tensorflow.compat.v1 as tf
 
 from sok1x.core.eagerly import eager
 from sok1x.core.frameworks import wrapping
-from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS
+from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, contrib_optimizer_v2
 from sok1x.graph_ops.gradients import marks, row_numbers
 from sok1x.graph_ops.stores import clock, stamps
 
@@ -25,12 +25,15 @@ _STAMPS = "_sok1x_stamps_rows"  # of a tensor: the rows that it is a gradient of
 def watch() -> None:
     """From now on these steps stamp the rows that they move.
 
+    Called with each table: TensorFlow 1.15's contrib may have been imported meanwhile.
+
     Example:
         >>> from sok1x.core.frameworks import stamped_steps
         >>> stamped_steps.watch()
     """
-    for kind in (tf.train.Optimizer, *KERAS_OPTIMIZERS):
-        wrapping.wrap(kind, "apply_gradients", _stamping)
+    for kind in (tf.train.Optimizer, *KERAS_OPTIMIZERS, contrib_optimizer_v2()):
+        if kind is not None:
+            wrapping.wrap(kind, "apply_gradients", _stamping)
 
 
 def _stamping(stock: Callable[..., Any]) -> Callable[..., Any]:
