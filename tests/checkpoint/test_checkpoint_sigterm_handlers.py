@@ -207,8 +207,8 @@ def saves(number, frame):
     calls.append("saves")
     if len(calls) < 6:
         again = threading.Timer(0.05, signal.pthread_kill, [threading.main_thread().ident, signal.SIGTERM])
-        again.start()
         begun, until = calls.count("saves"), time.monotonic() + 60
+        again.start()
         while calls.count("saves") == begun and time.monotonic() < until:
             time.sleep(0.01)  # the batch system says so once more, which is heard here
     calls.append("saved")
