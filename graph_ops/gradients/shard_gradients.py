@@ -19,6 +19,13 @@ def _is_eager(tensor):
     return not hasattr(tensor, "graph")
 
 
+def with_values(gradient, values):
+    """A gradient, a tensor or tf.IndexedSlices, with other values in place of its own."""
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    return values
+
+
 def add(table_name, values, indices=None, distinct=False):
     """Notes the gradient of a table's rows: values [u, D] and row numbers [u], or values [V, D] of all rows.
 

@@ -77,7 +77,7 @@ def clip_by_global_norm(t_list: Sequence[Any], clip_norm: Any, use_norm: Any = N
     for gradient, values in zip(gradients, clipped):
         if gradient is not None:
             shard_gradients.keep_marks(gradient, values)
-    return [_like(gradient, values) for gradient, values in zip(t_list, clipped)], use_norm
+    return [shard_gradients.with_values(gradient, values) for gradient, values in zip(t_list, clipped)], use_norm
 
 
 def global_norm(t_list: Sequence[Any], name: Optional[str] = None,
@@ -206,7 +206,7 @@ def clip_by_norms(pairs: Sequence[Tuple[Any, Any]], clip_norm: float) -> List[Tu
         factor = tf.cast(clip_norm / tf.maximum(norm, clip_norm), values.dtype)
         clipped = values * factor
         shard_gradients.keep_marks(values, clipped)  # the norm is all ranks'
-        pairs[i] = _like(gradient, clipped), variable
+        pairs[i] = shard_gradients.with_values(gradient, clipped), variable
     return pairs
 
 
@@ -288,9 +288,3 @@ def _values(gradient: Any) -> tf.Tensor:
 
 def _name(tensor: Any) -> str:
     return str(tensor.name) if hasattr(tensor, "graph") else "an eager tensor"
-
-
-def _like(gradient: Any, values: Any) -> Any:
-    if isinstance(gradient, tf.IndexedSlices):
-        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-    return values

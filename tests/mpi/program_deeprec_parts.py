@@ -98,8 +98,9 @@ for gradients_of in (lambda model: next(zip(*optimizer.compute_gradients(model.l
         # What is no gradient stays this rank's.
         assert session.run(tf.clip_by_global_norm([model.dense * 0 + rank + 3], 1e9)[0]) == [rank + 3]
 # In a branch that is a function (control flow v2) gradients are averaged as outside.
+of_old = tf.control_flow_v2_enabled()
+tf.enable_control_flow_v2()
 for with_table in (True, False):
-    tf.enable_control_flow_v2()
     with tf.Graph().as_default(), tf.Session() as session:
         loss = Model().loss if with_table else 0.0  # whose ops are the first of their kinds, outside
         weight, moves = tf.get_variable("weight", initializer=10.0 + rank, use_resource=True), tf.placeholder(tf.bool)
@@ -109,6 +110,7 @@ for with_table in (True, False):
         for moved, expected in ((True, 8.5), (False, 8.5), (True, 7.0)):
             session.run(step, {moves: moved})
             assert session.run(weight) == expected
+if not of_old:
     tf.disable_control_flow_v2()
 
 # A row of a plain variable, too, counts once: of 64 rows ranks gather slices, and of key 5 both have one.

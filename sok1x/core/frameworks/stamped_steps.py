@@ -16,7 +16,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.core.eagerly import eager
 from sok1x.core.frameworks import wrapping
 from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_OPTIMIZERS, contrib_optimizer_v2
-from sok1x.graph_ops.gradients import marks, row_numbers
+from sok1x.graph_ops.gradients import marks, row_numbers, shard_gradients
 from sok1x.graph_ops.stores import clock, stamps
 
 _STAMPS = "_sok1x_stamps_rows"  # of a tensor: the rows that it is a gradient of are stamped before it is there
@@ -64,14 +64,13 @@ def _stamping_first(gradient: Any, variable: Any) -> Any:
     """In a graph a gradient that is there once rows have been stamped that a step by it moves."""
     if gradient is None or not hasattr(variable, "table_variables") or are_stamped(_rows_of(gradient), variable):
         return gradient
-    sparse = isinstance(gradient, tf.IndexedSlices)
-    values = gradient.values if sparse else gradient
+    values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
     if not marks.noted(values, _STAMPS, False):  # as by an optimizer that this one is in
         # Not the whole step waits: in it an optimizer may make variables, whose first values would wait, too.
         with tf.control_dependencies([stamps.mark(variable.table_variables, _rows_of(gradient))]):
             values = tf.identity(values, name="stamped")
         marks.note(values, _STAMPS, True)
-    return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape) if sparse else values
+    return shard_gradients.with_values(gradient, values)
 
 
 def _rows_of(gradient: Any) -> Any:
