@@ -17,6 +17,7 @@ From TensorFlow's threads to ours (C++):
     bridge_levels     how the nodes of its graph wait for each other
     bridge_fusing     ops that could run at the same time made one node (a pass after that one)
     bridge_fused_node  what that node is made of
+    bridge_handing    many that read what it makes get it by way of one
     bridge_handles    variables' names, in place of nodes that give their handles
     bridge_packing    what a lookup takes from elsewhere made one tensor on the way (a pass after that one)
     bridge_parts      the ops that make it one, and several again

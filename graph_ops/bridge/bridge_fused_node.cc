@@ -23,7 +23,7 @@ std::vector<bool> Read(const tf::Node& node, const tf::Node* but) {
 }  // namespace
 
 tf::Status FusedNode::Replace(const Nodes& nodes, const Nodes& followers, const std::set<tf::Node*>& keep_sums,
-                              tf::Graph* graph) {
+                              tf::Graph* graph, tf::Node** made) {
   Nodes all(nodes);
   all.insert(all.end(), followers.begin(), followers.end());
   for (size_t n = 0; n < all.size(); ++n) {
@@ -47,6 +47,7 @@ tf::Status FusedNode::Replace(const Nodes& nodes, const Nodes& followers, const 
   }
   if (handles_.named()) handles_.RemoveUnread(graph);
   if (fused->in_edges().empty()) graph->AddControlEdge(graph->source_node(), fused);
+  *made = fused;
   return tf::Status();
 }
 

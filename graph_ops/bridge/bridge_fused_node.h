@@ -25,10 +25,10 @@ typedef std::vector<tf::Node*> Nodes;
 
 class FusedNode {
  public:
-  // Puts the fused node in place of `nodes`, which are of one function and device and could run at the same time; those
-  // of `keep_sums` keep their sums (groups/kept_sums.h). followers: one for each, likewise, or none.
+  // Puts the fused node, *made, in place of `nodes`, which are of one function and device and could run at the same
+  // time; those of `keep_sums` keep their sums (groups/kept_sums.h). followers: one for each, likewise, or none.
   tf::Status Replace(const Nodes& nodes, const Nodes& followers, const std::set<tf::Node*>& keep_sums,
-                     tf::Graph* graph);
+                     tf::Graph* graph, tf::Node** made);
 
   // Whether one node alone gains by it: the handles of its variables need not run.
   static bool Gains(const tf::Node& node);

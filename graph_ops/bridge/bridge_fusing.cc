@@ -8,7 +8,8 @@
 // other ranks, ours and Horovod's, come one after the other before it at most. Those of one level do not need each
 // other; and since no way leads to a lower level, nodes made of one level each need each other in one direction alone.
 // They also run at the same time if ranks make different nodes, which may be if they fetch different things: each waits
-// only for what comes before an op of its level, never for one of its own level.
+// only for what comes before an op of its level, never for one of its own level. But what comes behind an op waits for
+// all of its node: ranks that cut the same steps into other session.runs may wait for each other so, and are told.
 //
 // A gradient of rows whose sums are left to an optimizer's step becomes one node with that step (bridge_fused_node.h)
 // where the step waits for nothing else of ours.
@@ -28,6 +29,7 @@
 #include "tensorflow/core/graph/graph.h"
 
 #include "bridge_fused_node.h"
+#include "bridge_handing.h"
 #include "bridge_levels.h"
 #include "bridge_passes.h"
 #include "bridge_types.h"
@@ -168,6 +170,7 @@ class FusingPass : public tf::GraphOptimizationPass {
       }
       together[std::make_tuple(levels.level(*node), function, node->assigned_device_name())].push_back(node);
     }
+    Nodes made;
     for (auto& each : together) {
       Nodes& nodes = each.second;
       if (nodes.size() < 2 && kept.count(nodes[0]) == 0 && !FusedNode::Gains(*nodes[0])) continue;
@@ -178,8 +181,11 @@ class FusingPass : public tf::GraphOptimizationPass {
         const auto follower = followers.find(node);
         if (follower != followers.end()) next.push_back(follower->second);
       }
-      TF_RETURN_IF_ERROR(FusedNode().Replace(nodes, next, kept, graph));
+      tf::Node* fused = nullptr;
+      TF_RETURN_IF_ERROR(FusedNode().Replace(nodes, next, kept, graph, &fused));
+      made.push_back(fused);
     }
+    for (tf::Node* fused : made) TF_RETURN_IF_ERROR(HandOn(fused, graph));
     return tf::Status();
   }
 };

@@ -10,6 +10,8 @@ namespace sok1x {
 
 namespace {
 
+constexpr int kFew = 4;  // members, for whom no tensor is made that theirs are cut out of
+
 const Places kByKey = {0, 1, -1, 2, 3, -1, 4}, kByBag = {1, 1, 2, 3, 4, 5, 6};
 
 }  // namespace
@@ -84,6 +86,33 @@ int LookupMembers::Nothing(int t, std::initializer_list<int> places) {
     if (code != 0) return code;
   }
   return 0;
+}
+
+std::vector<tf::Tensor> LookupMembers::Cut(tf::DataType type, const std::vector<int64_t>& elements) {
+  int64_t all = 0;
+  for (int64_t n : elements) all += Aligned(n);
+  const int64_t members = std::count_if(elements.begin(), elements.end(), [](int64_t n) { return n > 0; });
+  std::vector<tf::Tensor> parts;
+  tf::Tensor whole;
+  if (members < kFew || !member(0)->context->allocate_temp(type, tf::TensorShape({all}), &whole).ok()) return parts;
+  group_->Touch();
+  int64_t begin = 0;
+  for (int64_t n : elements) {
+    parts.push_back(n == 0 ? tf::Tensor(type) : whole.Slice(begin, begin + n));
+    begin += Aligned(n);
+  }
+  return parts;
+}
+
+void LookupMembers::CutOutputs(int index, tf::DataType type, const std::vector<int64_t>& elements) {
+  std::vector<int64_t> wanted(elements);
+  for (int t = 0; t < size(); ++t) {
+    if (member(t)->Output(index) != nullptr) wanted[t] = 0;
+  }
+  const std::vector<tf::Tensor> parts = Cut(type, wanted);
+  for (size_t t = 0; t < parts.size(); ++t) {
+    if (wanted[t] > 0) member(t)->SetOutput(index, parts[t]);
+  }
 }
 
 int LookupMembers::LockVariables(bool exclusive) {

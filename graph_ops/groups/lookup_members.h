@@ -22,6 +22,12 @@ inline int StatusOf(int code) {
   return code == GROUP_NO_MEMORY ? kResourceExhausted : code == GROUP_TOO_MANY ? kInvalidArgument : kInternal;
 }
 
+// Where the next begins of several that lie in one tensor, in numbers: as CUDA's own allocations.
+inline int64_t Aligned(int64_t n) {
+  constexpr int64_t kAlign = 64;
+  return (n + kAlign - 1) / kAlign * kAlign;
+}
+
 // Bytes of a row of a gradient, which has a type of its own.
 inline int64_t GradientRowBytes(const TensorInfo& gradient, int64_t dim) {
   return dim * (gradient.dtype == tf::DT_HALF ? 2 : 4);
@@ -57,6 +63,11 @@ class LookupMembers {
   int Output(int t, int index, std::initializer_list<int64_t> dims, void** data);
   // Outputs without elements, and those that a lookup has not: places of -1.
   int Nothing(int t, std::initializer_list<int> places);
+  // Tensors [n] for the n of each member, cut out of one: an allocation takes as long as much else that an op costs.
+  // None for a few members, and where memory for all has no place: then each asks for its own.
+  std::vector<tf::Tensor> Cut(tf::DataType type, const std::vector<int64_t>& elements);
+  // Likewise the members' outputs `index`, where they have none yet: `Output` finds them then. elements: 0 where none.
+  void CutOutputs(int index, tf::DataType type, const std::vector<int64_t>& elements);
   int LockVariables(bool exclusive);
   // A status for what a step returned.
   int Done(int code);

@@ -120,6 +120,12 @@ int LookupRun::CheckBatches() {
   return Done(code);
 }
 
+std::vector<int64_t> LookupRun::KeysThatFit() const {
+  std::vector<int64_t> keys;
+  for (const Batch& batch : batches_) keys.push_back(batch.fits ? batch.keys : 0);
+  return keys;
+}
+
 BagsMember LookupRun::GivenBags(int t) const {
   BagsMember m = BagsMember();
   (facts_[t].ragged ? m.splits : m.bags) = static_cast<const i64*>(input(t, kIndices).data);

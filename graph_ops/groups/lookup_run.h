@@ -139,6 +139,8 @@ class LookupRun : private LookupRunKept {
   // Batches fit no more where their table's rows are not its own, and batches of int64 keys where one is beyond the
   // type of its table's keys: see stores/row_checks.py, stores/key_types.py.
   int CheckBatches();
+  // How many keys each member has; 0 where its batch is not taken.
+  std::vector<int64_t> KeysThatFit() const;
   // A member's bags as they are given, without where they begin.
   BagsMember GivenBags(int t) const;
   // Finds where bags begin, of members that are not `one_each_`, counts: [3 T], as group_bags.offsets; `offsets_` are

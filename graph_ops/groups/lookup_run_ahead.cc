@@ -9,10 +9,6 @@ namespace sok1x {
 
 namespace {
 
-constexpr int64_t kAlign = 64;  // of what begins within a tensor, in numbers: as CUDA's own allocations
-
-int64_t Aligned(int64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
-
 // Inputs and outputs of the op that makes rows distinct: operations/distinct_rows.py.
 enum DistinctPlace { kInverseIn, kRowsIn, kRequestedIn };
 

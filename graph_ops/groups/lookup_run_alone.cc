@@ -37,6 +37,7 @@ int LookupRun::ForwardAlone(bool training, uint8_t* left, int64_t* fresh) {
   found_.assign(count, FindMember());
   offsets_.assign(count, nullptr);
   counts_.assign(count, 0);
+  CutOutputs(places_.inverse, tf::DT_INT32, KeysThatFit());
   for (int t = 0; t < count; ++t) {
     code = batches_[t].fits ? OutputsAlone(t) : 0;
     if (code != 0) return code;

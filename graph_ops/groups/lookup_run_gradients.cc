@@ -65,6 +65,7 @@ int LookupRun::Distinct(bool alone, const int64_t* ahead, int64_t* at_least, int
     }
   }
   if (code != 0) return code;
+  CutOutputs(kRowsIn, tf::DT_INT32, std::vector<int64_t>(counts, counts + size()));
   std::vector<StampMember> stamps(size(), StampMember());
   for (int t = 0; t < size(); ++t) {
     void* out = nullptr;
@@ -181,6 +182,13 @@ void LookupRun::TakeTerms(int t, SumMember* m) {
 int LookupRun::SumIntoOutputs(std::vector<SumMember>* members, std::initializer_list<int> inputs) {
   std::vector<SumMember> summed(size(), SumMember());
   std::vector<std::pair<int, tf::Tensor>> kept;
+  std::vector<int64_t> keep(size());  // numbers in sums of which there is nothing yet but their place
+  for (int t = 0; t < size(); ++t) {
+    // An op's own `run` may have given it its output before it failed.
+    const bool keeps = !left_[t] && member(t)->keeps_sums && member(t)->Output(0) == nullptr;
+    keep[t] = keeps ? input(t, places_.rows).elements * (*members)[t].dim : 0;
+  }
+  const std::vector<tf::Tensor> places = Cut(tf::DT_FLOAT, keep);
   for (int t = 0; t < size(); ++t) {
     SumMember& m = (*members)[t];
     summed[t].dim = m.dim;
@@ -188,8 +196,7 @@ int LookupRun::SumIntoOutputs(std::vector<SumMember>* members, std::initializer_
     Request* const request = member(t);
     m.num_segments = input(t, places_.rows).elements;
     void* out = nullptr;
-    // An op's own `run` may have given it its output before it failed.
-    if (!request->keeps_sums || m.num_segments == 0 || request->Output(0) != nullptr) {
+    if (keep[t] == 0) {
       const int code = Output(t, 0, {m.num_segments, m.dim}, &out);
       if (code != 0) return code;
       m.sums.base = static_cast<char*>(out);
@@ -199,8 +206,10 @@ int LookupRun::SumIntoOutputs(std::vector<SumMember>* members, std::initializer_
     tf::Tensor sums;
     const tf::TensorShape shape({m.num_segments, m.dim});
     const int64_t dims[] = {m.num_segments, m.dim};
-    const int code = Made(t, 0, 2, dims, Report(request->context->allocate_temp(tf::DT_FLOAT, shape, &sums)));
-    if (code != 0) return code;
+    if (places.empty() || !sums.CopyFrom(places[t], shape)) {
+      const int code = Made(t, 0, 2, dims, Report(request->context->allocate_temp(tf::DT_FLOAT, shape, &sums)));
+      if (code != 0) return code;
+    }
     m.sums.base = const_cast<char*>(sums.tensor_data().data());
     kept.emplace_back(t, sums);
   }

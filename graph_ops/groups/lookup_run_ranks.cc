@@ -32,6 +32,11 @@ int LookupRun::Prepare(int ranks, bool training, bool pairs, int width, int64_t*
   std::vector<UniqueMember> keys_of(count, UniqueMember());
   std::vector<PartitionMember> parts(count, PartitionMember());
   std::vector<int64_t> first_of(count);  // of all members' keys
+  std::vector<int64_t> inverse(KeysThatFit());
+  for (int t = 0; t < count; ++t) {
+    if (facts_[t].exchange == kReduceScatter) inverse[t] = 0;
+  }
+  CutOutputs(places_.inverse, tf::DT_INT32, inverse);
   int64_t first = 0;
   for (int t = 0; t < count; ++t) {
     UniqueMember& m = keys_of[t];
@@ -88,7 +93,7 @@ int LookupRun::Prepare(int ranks, bool training, bool pairs, int width, int64_t*
     if (!by_bag_) continue;
     header[kBags] = batches_[t].bags;
     header[kKeys] = batches_[t].keys;
-    header[kDistinct] = distinct_of[t];
+    header[kDistinct] = facts_[t].exchange == kSettled ? -1 : distinct_of[t];
   }
   if (!direct) return 0;
   i32* const rows = reinterpret_cast<i32*>(Scratch(4 * total));
@@ -129,16 +134,19 @@ int LookupRun::ForwardAsk(int rank, int ranks, const int64_t* given_keys, const 
   requested_.resize(count);
   const std::vector<int64_t> given(given_keys, given_keys + count * ranks);
   const std::vector<int64_t> taken(taken_keys, taken_keys + count * ranks);
-  std::vector<int64_t> row_bytes(count);
+  std::vector<int64_t> row_bytes(count), received(count);
   for (int t = 0; t < count; ++t) {
-    const int64_t received = std::accumulate(&taken[t * ranks], &taken[t * ranks] + ranks, int64_t{0});
+    received[t] = std::accumulate(&taken[t * ranks], &taken[t * ranks] + ranks, int64_t{0});
+  }
+  CutOutputs(places_.requested, tf::DT_INT32, received);
+  for (int t = 0; t < count; ++t) {
     row_bytes[t] = facts_[t].row_bytes();
     void* data = nullptr;
     int code = Embeddings(t, &out_[t]);
     // `prepare` has filled these.
     if (code == 0) code = Output(t, places_.inverse, {batches_[t].keys}, &inverse_[t]);
     if (code == 0 && by_bag_) code = Output(t, places_.offsets, {batches_[t].bags + 1}, &offsets_[t]);
-    if (code == 0) code = Output(t, places_.requested, {received}, &requested_[t]);
+    if (code == 0) code = Output(t, places_.requested, {received[t]}, &requested_[t]);
     if (code == 0) code = Output(t, CountsPlace(t), {by_bag_ + facts_[t].counted(ranks) + 1}, &data);
     if (code != 0) return code;
     int64_t* saved = static_cast<int64_t*>(data);  // exchanges/ties.py
