@@ -15,8 +15,8 @@
 // output that is), the config says 0 from now on; such an op, too, is then another than where somebody does.
 //
 // And in a session.run without any gradient of ours, an evaluation, lookups that may choose their exchange do not: it
-// is all2all, as exchanges/choice.py has it, whatever `training` says, for SOK 2.x's lookups have no such argument. All
-// ranks know that alike, for gradients communicate.
+// is all2all, as exchanges/choice.py has it, whatever `training` says, for SOK 2.x's lookups have no such argument. On
+// another rank the run may have gradients: so what their config says then, 'settled', is told the others.
 #include <algorithm>
 #include <cstdlib>
 #include <mutex>
@@ -78,17 +78,35 @@ class SignaturePass : public tf::GraphOptimizationPass {
     return attr != nullptr;
   }
 
+  // Whether ops of this type of TensorFlow's write to a variable, as its optimizers' do: by sparse gradients, by dense
+  // ones, or by what they have computed (tf.train.AdamOptimizer by AssignSubVariableOp).
+  static bool Moves(const std::string& type) {
+    for (const char* begin : {"ResourceSparseApply", "ResourceApply", "ResourceScatter", "Assign"}) {
+      if (type.find(begin) == 0) return true;
+    }
+    return false;
+  }
+
+  // What gives the handle that comes along an edge, also into a branch or a loop.
+  static const tf::Node& HandleOf(const tf::Edge& edge) {
+    const tf::Edge* along = &edge;
+    while ((along->src()->IsSwitch() || along->src()->IsEnter() || along->src()->IsIdentity()) &&
+           along->src()->input_edge(0, &along).ok()) {
+    }
+    return *along->src();
+  }
+
   // Whether a graph moves rows of a table, by an optimizer of ours, or by TensorFlow's of a variable that ours know.
   static bool Steps(const tf::Graph& graph) {
     std::set<const tf::Node*> tables, moved;
     for (const tf::Node* node : graph.op_nodes()) {
       const std::string& type = node->type_string();
       if (type == kUpdateType) return true;
-      const bool moves = type.find("ResourceSparseApply") == 0 || type.find("ResourceScatter") == 0;
+      const bool moves = Moves(type);
       if (!moves && !IsOurs(type)) continue;
       for (const tf::Edge* edge : node->in_edges()) {
         if (edge->IsControlEdge() || node->input_type(edge->dst_input()) != tf::DT_RESOURCE) continue;
-        (moves ? moved : tables).insert(edge->src());
+        (moves ? moved : tables).insert(&HandleOf(*edge));
       }
     }
     return std::any_of(moved.begin(), moved.end(), [&](const tf::Node* node) { return tables.count(node) > 0; });
@@ -111,9 +129,9 @@ class SignaturePass : public tf::GraphOptimizationPass {
     return true;
   }
 
-  // Has a lookup that may choose its exchange go by all2all.
+  // Has a lookup that may choose its exchange go by all2all, and tell so.
   static void Settle(tf::Node* node) {
-    static const std::string kChoose = "\"exchange\": \"auto\"", kSettled = "\"exchange\": \"all2all\"";  // as there
+    static const std::string kChoose = "\"exchange\": \"auto\"", kSettled = "\"exchange\": \"settled\"";  // as there
     std::string config = node->attrs().Find("config")->s();
     const size_t at = config.find(kChoose);
     if (at == std::string::npos) return;

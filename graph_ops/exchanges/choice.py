@@ -11,8 +11,8 @@ from sok1x.graph_ops.exchanges.lookup import headers_of
 from sok1x.graph_ops.exchanges.reduce_scatter import ReduceScatter
 
 ALONE, ALL2ALL, REDUCE_SCATTER = Alone(), All2All(), ReduceScatter()
-_NAMES = {"all2all": ALL2ALL, "reduce_scatter": REDUCE_SCATTER}
-_NUMBERS = {exchange.number: exchange for exchange in _NAMES.values()}
+_NAMES = {"all2all": ALL2ALL, "reduce_scatter": REDUCE_SCATTER, "settled": ALL2ALL}
+_NUMBERS = {exchange.number: exchange for exchange in (ALL2ALL, REDUCE_SCATTER)}
 
 
 def of_keys(world: Any) -> Exchange:
@@ -21,7 +21,11 @@ def of_keys(world: Any) -> Exchange:
 
 
 def to_prepare(world: Any, wanted: str) -> Exchange:
-    """For bags, before the ranks have seen each other's headers. wanted: 'all2all', 'reduce_scatter' or 'auto'."""
+    """For bags, before the ranks have seen each other's headers.
+
+    Args:
+      wanted: 'all2all', 'reduce_scatter', 'auto' or 'settled'.
+    """
     return ALONE if world.size == 1 else _NAMES.get(wanted, ALL2ALL)
 
 
@@ -43,7 +47,7 @@ def unanimous(headers: np.ndarray) -> Optional[Exchange]:
     What ranks have adds up: where it is less by one exchange on each, so it is on all together. Where it is not, None.
     """
     wishes = headers[:, 1] != 0
-    if not (headers[:, 0].any() and wishes.any()):
+    if not (headers[:, 0].any() and wishes.any()) or (headers[:, 1] == sizes.NO_CHOICE).any():
         return ALL2ALL
     return REDUCE_SCATTER if wishes.all() else None
 
@@ -65,11 +69,13 @@ def choose(wanted: str, row_bytes: int, headers: np.ndarray) -> Exchange:
 
     An evaluation goes by all2all: the requester adds up a bag's rows in the order of its keys, so that what is
     predicted for a sample depends neither on the other samples nor on the number of ranks, and is what
-    `sok1x.serving` exports. (bridge_signature.cc has lookups of a session.run without gradients want it, too.)
+    `sok1x.serving` exports. Of a session.run without gradients bridge_signature.cc has lookups say 'settled' in place
+    of 'auto', whatever their `training` says. Another rank may have asked for gradients in the same turn: so a rank
+    tells the others, in place of its distinct keys, and they go by all2all, too.
     """
     if wanted != "auto":
         return _NAMES[wanted]
-    if not headers[:, 0].any():
+    if not headers[:, 0].any() or (headers_of(headers, True).distinct < 0).any():
         return ALL2ALL
     every = headers_of(headers.sum(axis=0, keepdims=True), True)
     return _of_surplus(sizes.surplus(row_bytes, headers.shape[0], int(every.bags[0]), int(every.keys[0]),

@@ -34,8 +34,9 @@ class Header(NamedTuple):
 
     Attributes:
       training: 1 where the run trains. send_counts: [N], keys for each rank; nothing where headers are short.
-      bags, keys, distinct: how many this rank has; distinct 0 where nobody counts. None where a lookup goes by the
-        same exchange whatever they are, and where headers are short: there is `sizes.wish` in their place.
+      bags, keys, distinct: how many this rank has; distinct 0 where nobody counts, -1 where it has no choice
+        (choice.py). None where a lookup goes by the same exchange whatever they are, and where headers are short: there
+        is `sizes.wish` in their place.
     """
 
     training: Any
@@ -123,7 +124,8 @@ class Lookup(abc.ABC):
 
     def header(self, distinct: int, send_counts: np.ndarray) -> np.ndarray:
         """This rank's `Header`, int64: training, then bags, keys and distinct, then send_counts; or a short one."""
-        counted = (self.layout.count, self.keys.size, distinct) if self.tells_sizes else ()
+        settled = self.tells_sizes and self.config.exchange == "settled"
+        counted = (self.layout.count, self.keys.size, -1 if settled else distinct) if self.tells_sizes else ()
         if self.world.short_headers:
             return np.array(short_header(self.config, self.world.size, self.training, counted), np.int64)
         return np.concatenate([[self.training, *counted], send_counts]).astype(np.int64)

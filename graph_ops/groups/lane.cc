@@ -247,7 +247,8 @@ bool Lane::Announces(const LaneOp& op, const Request& request) const {
 int64_t Lane::ExchangeOf(const LaneOp& op, const Request& request, bool training) {
   if (op.facts.by_bag == 0) return kAll2All;
   if (op.kind == kLaneBackward) return *static_cast<const int64_t*>(request.inputs.back().data);
-  return op.facts.exchange != kChooses ? op.facts.exchange : training ? op.went : kAll2All;
+  if (op.facts.exchange == kReduceScatter) return kReduceScatter;
+  return op.facts.exchange == kChooses && training ? op.went : kAll2All;
 }
 
 bool Lane::Announce(const Team& team) {

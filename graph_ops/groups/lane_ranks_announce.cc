@@ -128,8 +128,10 @@ void LaneRanks::Shorten(Held* held, int counted, bool training) {
     held->headers.insert(held->headers.end(), from, from + kept);
     if (wishes) {
       const int64_t* const size = from + kept;  // bags, keys, distinct
-      held->headers.push_back(held->facts[t].exchange == kChooses && training &&
-                              Surplus(held->facts[t], ranks(), size[0], size[1], size[2]) > 0);
+      const int64_t exchange = held->facts[t].exchange;
+      const bool wish = exchange == kChooses && training &&
+                        Surplus(held->facts[t], ranks(), size[0], size[1], size[2]) > 0;
+      held->headers.push_back(exchange == kSettled ? kNoChoice : wish);
     }
     held->headers.insert(held->headers.end(), from + width - behind, from + width);
   }

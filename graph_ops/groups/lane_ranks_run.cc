@@ -17,14 +17,18 @@ constexpr int64_t kOnGpu = 1;  // the mark's first bit; the others say when an o
 }  // namespace
 
 int64_t LaneRanks::ExchangeOf(const Held& held, int t, const Word& word) const {
-  if (held.facts[t].exchange != kChooses || held.headers[kFlag] == 0) return held.facts[t].exchange % kChooses;
+  if (held.facts[t].exchange != kChooses || held.headers[kFlag] == 0) {
+    return held.facts[t].exchange == kReduceScatter ? kReduceScatter : kAll2All;
+  }
   int64_t bags = 0, keys = 0, distinct = 0, wishes = 0;
   for (int r = 0; r < ranks(); ++r) {
     const int64_t* header = &word.headers[(r * held.size() + t) * word.width];
     if (standing_->short_headers) {
+      if (header[kWish] == kNoChoice) return kAll2All;
       wishes += header[kWish] != 0;
       continue;
     }
+    if (header[kDistinct] < 0) return kAll2All;
     bags += header[kBags];
     keys += header[kKeys];
     distinct += header[kDistinct];

@@ -6,8 +6,9 @@
 
 namespace sok1x {
 
-// How bags may go: numbers of exchanges (exchanges/*.py), and what moves fewer bytes.
-constexpr int kAll2All = 0, kReduceScatter = 1, kChooses = 2;
+// How bags may go: numbers of exchanges (exchanges/*.py); what moves fewer bytes; and all2all in place of that, which
+// the other ranks are told (exchanges/choice.py).
+constexpr int kAll2All = 0, kReduceScatter = 1, kChooses = 2, kSettled = 4;
 
 constexpr int kConstant = 1;  // how rows begin that are all one number: row_init.py
 
@@ -37,7 +38,7 @@ struct LookupFacts {
   int64_t mean;          // by bag, how sums are divided: `mean` of CombineMember
   int64_t ragged;        // by bag, 1: offsets are given as row splits, else by the indices of a SparseTensor
   int64_t weighted;      // by bag, 1: each key has a weight
-  int64_t exchange;      // by bag, of several ranks: how it is to go, kAll2All, kReduceScatter or kChooses
+  int64_t exchange;      // by bag, of several ranks: how it is to go, kAll2All, kReduceScatter, kChooses or kSettled
   int64_t kept;          // the output where rows are left for a gradient to weights; 0: nobody asks for them
   // Where exchanges go by hosts, the ranks that this one asks, those of its own host: it asks near_first + key mod
   // near_parts, and these ask the owners; near_parts 0: it asks the owners itself.

@@ -23,7 +23,7 @@ FACTS = np.dtype([(name, np.int64) for name in (
 # When new rows are stamped: NewRows in lookup_facts.h.
 NEW = np.dtype([("ahead", np.int64), ("at_least", np.int64)])
 
-_EXCHANGES = {"all2all": 0, "reduce_scatter": 1, "auto": 2}  # kAll2All and so on in lookup_facts.h
+_EXCHANGES = {"all2all": 0, "reduce_scatter": 1, "auto": 2, "settled": 4}  # kAll2All and so on in lookup_facts.h
 
 TOO_MANY_DIMENSIONS = -1  # what a function returns where keys have more than embeddings could
 

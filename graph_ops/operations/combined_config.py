@@ -51,7 +51,7 @@ class ForwardConfig(NamedTuple):
       label: what must be equal on all ranks.
       slot_num: S; None: samples have no slots, and embeddings are [B, D].
       max_nnz: the most keys a slot may have. combiner: 'sum', 'mean' or, with weights, 'sqrtn'.
-      exchange: 'all2all', 'reduce_scatter' or 'auto'.
+      exchange: 'all2all', 'reduce_scatter' or 'auto', of which bridge_signature.cc makes 'settled'.
       dtype: of the embeddings, 'float32' or 'float16'.
       training: whether the lookup trains; None: the last host input says.
       rows_known: see `lookup_gradient.rows_are_known`.

@@ -101,11 +101,16 @@ def _too_few(store: Any, candidates: Candidates, there: int, lacking: int, new: 
     in_use = lowest_scores.count(candidates._replace(oldest=MOST, most=MOST))[0]
     unpinned = lowest_scores.count(candidates._replace(most=MOST))[0]
     pinned = pins.of(store.request, store.place_of_rows)
-    young = "" if forgetting.strategy != TTL else ", and {} have changed in the last {} steps (time_to_live)".format(
-        unpinned - there, forgetting.time_to_live)
+    young = advice = ""
+    if forgetting.strategy == TTL:
+        young = ", and {} have changed in the last {} steps (time_to_live)".format(
+            unpinned - there, forgetting.time_to_live)
+    if unpinned > there:
+        advice = (", set a shorter time_to_live, take an optimizer that moves the rows of the batch alone (others change "
+                  "all rows at each step)")
     return ("embedding table '{}' is full on {}: {} of {} rows (max_capacity) are in use and the batch has {} "
             "new keys. {} more rows must leave (evict_strategy '{}'), and {} may: {} are pinned, looked up by this "
             "batch or by steps in flight ({}){}; no row was changed. Use smaller batches or fewer steps at once, raise "
-            "max_capacity, or train on more ranks").format(
+            "max_capacity{}, or train on more ranks").format(
                 table.name, store.world.name, in_use, table.most_rows, new, lacking, forgetting.strategy, there,
-                in_use - unpinned, 0 if pinned is None else pinned.steps, young)
+                in_use - unpinned, 0 if pinned is None else pinned.steps, young, advice)

@@ -68,6 +68,17 @@ class OptimizerWrapper(Trackable):
         # A tf.train.Checkpoint takes for an optimizer what lists this name, and saves its slots: `_own` has them.
         return [name for name in super().__dir__() if name != "get_slot_names"]
 
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise self._no_copy("copy.deepcopy")
+
+    def __reduce__(self) -> Any:
+        raise self._no_copy("pickle")
+
+    def _no_copy(self, caller: str) -> TypeError:
+        return TypeError("OptimizerWrapper: got {} of one, or of an object that has it, expected another one: its slots "
+                         "belong to tables, of which there are no copies. Make a second OptimizerWrapper of another "
+                         "{}".format(caller, type(self.optimizer).__name__))
+
     def apply_gradients(self, grads_and_vars: Iterable[Any], global_step: Any = None,
                         name: Optional[str] = None) -> tf.Operation:
         """An op that takes one step.

@@ -44,6 +44,20 @@ def test_rows_in_the_hands_of_a_step_in_flight_stay(graph):
     assert model.held() == set(range(100, 108))
 
 
+def test_a_full_table_of_young_rows_says_what_makes_rows_old(graph):
+    """Smaller batches do not."""
+    model = Model(max_capacity=8, evict_strategy="ttl", time_to_live=25)
+    model.look_up(range(8))
+    with pytest.raises(tf.errors.ResourceExhaustedError) as error:
+        model.look_up([30])
+    assert "and 8 have changed in the last 25 steps (time_to_live)" in str(error.value)
+    assert "set a shorter time_to_live, take an optimizer that moves the rows of the batch alone" in str(error.value)
+    with pytest.raises(tf.errors.ResourceExhaustedError) as error:
+        model.look_up(range(9))  # all are the batch's own
+    assert "time_to_live," not in str(error.value)
+    assert model.held() == set(range(8))
+
+
 def test_rows_that_leave_when_a_table_is_saved_are_in_no_steps_hands(graph):
     """Saved in a thread beside the training, which has looked rows up and will move them."""
     model = Model(max_capacity=8, evict_strategy="lru")
