@@ -92,8 +92,8 @@ def deadlock_error(pairing, plans, seconds, limit, certain=False):
         text.append("Every rank must call the same layers and functions, in one order and equally often. " +
                     same_steps(oldest[0].key))
     else:
-        text.append("Every rank must run the same ops in the same session.runs, in graphs built alike, and be chief in its "
-                    "MonitoredTrainingSession. " + same_steps(oldest[0].key))
+        text.append("Every rank must run the same ops in the same session.runs, in graphs built alike, and be chief in "
+                    "its MonitoredTrainingSession. " + same_steps(oldest[0].key))
     if any(not one.key.instance.may_meet(other.key.instance) for one in oldest.values() for other in oldest.values()):
         text.append("Here gradients by which an optimizer steps on some ranks are only fetched on others: a step that "
                     "one rank alone takes, or leaves out, would be half a step.")

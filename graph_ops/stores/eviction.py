@@ -106,8 +106,8 @@ def _too_few(store: Any, candidates: Candidates, there: int, lacking: int, new: 
         young = ", and {} have changed in the last {} steps (time_to_live)".format(
             unpinned - there, forgetting.time_to_live)
     if unpinned > there:
-        advice = (", set a shorter time_to_live, take an optimizer that moves the rows of the batch alone (others change "
-                  "all rows at each step)")
+        advice = (", set a shorter time_to_live, take an optimizer that moves the rows of the batch alone (others "
+                  "change all rows at each step)")
     return ("embedding table '{}' is full on {}: {} of {} rows (max_capacity) are in use and the batch has {} "
             "new keys. {} more rows must leave (evict_strategy '{}'), and {} may: {} are pinned, looked up by this "
             "batch or by steps in flight ({}){}; no row was changed. Use smaller batches or fewer steps at once, raise "

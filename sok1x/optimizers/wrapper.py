@@ -75,9 +75,9 @@ class OptimizerWrapper(Trackable):
         raise self._no_copy("pickle")
 
     def _no_copy(self, caller: str) -> TypeError:
-        return TypeError("OptimizerWrapper: got {} of one, or of an object that has it, expected another one: its slots "
-                         "belong to tables, of which there are no copies. Make a second OptimizerWrapper of another "
-                         "{}".format(caller, type(self.optimizer).__name__))
+        return TypeError("OptimizerWrapper: got {} of one, or of an object that has it, expected another one: its "
+                         "slots belong to tables, of which there are no copies. Make a second OptimizerWrapper of "
+                         "another {}".format(caller, type(self.optimizer).__name__))
 
     def apply_gradients(self, grads_and_vars: Iterable[Any], global_step: Any = None,
                         name: Optional[str] = None) -> tf.Operation:
