@@ -103,7 +103,7 @@ struct Request {
   int device_inputs, device_outputs;
   const int* places;  // of outputs, those in host memory last, where they are among the kernel's; -1: nobody reads it
   const tf::DataType* output_types;
-  tf::gtl::InlinedVector<std::pair<int, tf::Tensor>, 2> unread;  // outputs that the kernel does not have, by number
+  tf::gtl::InlinedVector<std::pair<int, tf::Tensor>, 7> unread;  // outputs that the kernel does not have, by number
   Fused* fused = nullptr;  // of requests of which TensorFlow knows as one
   int place = 0;           // which of its kernel's ops
   bool follows = false;    // another op of its kernel, whose first output its first input is
