@@ -38,7 +38,7 @@ class Instance(NamedTuple):
         frame: TensorFlow's frame of a loop in a loop; 0 elsewhere.
         iteration: Of that loop.
         signature: A hash of the ops that communicate in the same session.run, two bits of which say what becomes of
-            gradients there: training and evaluation may share ops.
+            gradients there, of a gradient what becomes of itself: training and evaluation may share ops.
     """
     tie: int = 0
     frame: int = 0
@@ -52,7 +52,7 @@ class Instance(NamedTuple):
 
     @property
     def gradients(self) -> int:
-        """What becomes of gradients in its session.run."""
+        """What becomes of gradients in its session.run, or, of a gradient, of itself."""
         return self.signature >> _GRADIENTS_BIT & 3
 
 

@@ -9,7 +9,7 @@
 // Steps of optimizers do not communicate. But gradients that are only looked at must not be taken for those that a step
 // follows: one rank would then step by what another throws away. So two of the hash's bits say what becomes of
 // gradients (launch/messages.py, Instance): 0 where there are none of ours, 1 where nothing steps, 2 where something
-// does.
+// does; of a gradient itself, whether something moves its own table.
 //
 // And where nobody reads what an op would keep for a gradient that few ask for (its config's field `kept` says which
 // output that is), the config says 0 from now on; such an op, too, is then another than where somebody does.
@@ -48,19 +48,22 @@ class SignaturePass : public tf::GraphOptimizationPass {
  public:
   tf::Status Run(const tf::GraphOptimizationPassOptions& options) override {
     if (options.graph == nullptr || *options.graph == nullptr) return tf::Status();
-    uint64_t signature = 0;
+    uint64_t run = 0;
     bool evaluates = true;
     std::vector<tf::Node*> ours;
     for (tf::Node* node : (*options.graph)->op_nodes()) {
       int64_t digest = 0;
       if (!IsOurs(node->type_string()) || !Get(node, "digest", &digest) || digest == 0) continue;
-      signature += Mix(static_cast<uint64_t>(digest));
+      run += Mix(static_cast<uint64_t>(digest));
       evaluates = evaluates && node->type_string() != kGradientType;
       ours.push_back(node);
     }
-    signature &= ~(uint64_t{3} << kGradientsBit);
-    if (!evaluates) signature |= uint64_t{Steps(**options.graph) ? 2u : 1u} << kGradientsBit;
+    run &= ~(uint64_t{3} << kGradientsBit);
+    const Handles moved = evaluates ? Handles() : Moved(**options.graph);
     for (tf::Node* node : ours) {
+      const Handles its_own = evaluates || node->type_string() != kGradientType ? Handles() : TablesOf(*node);
+      const bool steps = its_own.empty() ? !moved.empty() : Meet(its_own, moved);
+      const uint64_t signature = evaluates ? run : run | uint64_t{steps ? 2u : 1u} << kGradientsBit;
       node->ClearAttr("signature");
       node->AddAttr("signature", static_cast<tf::int64>(signature));
       const uint64_t op = tf::Hash64(node->attrs().Find("config")->s());
@@ -72,6 +75,8 @@ class SignaturePass : public tf::GraphOptimizationPass {
   }
 
  private:
+  typedef std::set<const tf::Node*> Handles;  // what gives handles of variables
+
   static bool Get(const tf::Node* node, const char* name, int64_t* value) {
     const tf::AttrValue* attr = node->attrs().Find(name);
     if (attr != nullptr) *value = attr->i();
@@ -87,7 +92,7 @@ class SignaturePass : public tf::GraphOptimizationPass {
     return false;
   }
 
-  // What gives the handle that comes along an edge, also into a branch or a loop.
+  // What gives what comes along an edge, as a handle, also into a branch or a loop.
   static const tf::Node& HandleOf(const tf::Edge& edge) {
     const tf::Edge* along = &edge;
     while ((along->src()->IsSwitch() || along->src()->IsEnter() || along->src()->IsIdentity()) &&
@@ -96,20 +101,46 @@ class SignaturePass : public tf::GraphOptimizationPass {
     return *along->src();
   }
 
-  // Whether a graph moves rows of a table, by an optimizer of ours, or by TensorFlow's of a variable that ours know.
-  static bool Steps(const tf::Graph& graph) {
-    std::set<const tf::Node*> tables, moved;
+  static void AddHandles(const tf::Node& node, Handles* handles) {
+    for (const tf::Edge* edge : node.in_edges()) {
+      if (edge->IsControlEdge() || node.input_type(edge->dst_input()) != tf::DT_RESOURCE) continue;
+      handles->insert(&HandleOf(*edge));
+    }
+  }
+
+  static bool Meet(const Handles& some, const Handles& others) {
+    return std::any_of(some.begin(), some.end(), [&](const tf::Node* node) { return others.count(node) > 0; });
+  }
+
+  // The variables of tables that a graph moves: by optimizers of ours, or by TensorFlow's of variables that ours know.
+  static Handles Moved(const tf::Graph& graph) {
+    Handles tables, by_ours, by_others;
     for (const tf::Node* node : graph.op_nodes()) {
       const std::string& type = node->type_string();
-      if (type == kUpdateType) return true;
-      const bool moves = Moves(type);
-      if (!moves && !IsOurs(type)) continue;
-      for (const tf::Edge* edge : node->in_edges()) {
-        if (edge->IsControlEdge() || node->input_type(edge->dst_input()) != tf::DT_RESOURCE) continue;
-        (moves ? moved : tables).insert(&HandleOf(*edge));
+      if (type == kUpdateType) {
+        AddHandles(*node, &by_ours);
+      } else if (IsOurs(type)) {
+        AddHandles(*node, &tables);
+      } else if (Moves(type)) {
+        AddHandles(*node, &by_others);
       }
     }
-    return std::any_of(moved.begin(), moved.end(), [&](const tf::Node* node) { return tables.count(node) > 0; });
+    for (const tf::Node* node : by_others) {
+      if (tables.count(node) > 0 || by_ours.count(node) > 0) by_ours.insert(node);
+    }
+    return by_ours;
+  }
+
+  // The variables of the table whose rows a gradient is of: those of the lookup that has left something for it. What is
+  // handed back to it, its first input, may be another lookup's rows. None where a lookup does so by other ways.
+  static Handles TablesOf(const tf::Node& gradient) {
+    Handles handles;
+    for (const tf::Edge* edge : gradient.in_edges()) {
+      if (edge->IsControlEdge() || edge->dst_input() == 0) continue;
+      const tf::Node& from = HandleOf(*edge);
+      if (IsLookup(from.type_string())) AddHandles(from, &handles);
+    }
+    return handles;
   }
 
   // Whether an output is kept that nobody reads: then it no more is.

@@ -63,8 +63,9 @@ class LookupMembers {
   int Output(int t, int index, std::initializer_list<int64_t> dims, void** data);
   // Outputs without elements, and those that a lookup has not: places of -1.
   int Nothing(int t, std::initializer_list<int> places);
-  // Tensors [n] for the n of each member, cut out of one: an allocation takes as long as much else that an op costs.
-  // None for a few members, and where memory for all has no place: then each asks for its own.
+  // Tensors [n] for the n of each member, cut out of one: an allocation of a GPU's memory takes as long as much else
+  // that an op costs. None for a few members, where memory for all has no place, and on hosts, whose memory is there
+  // sooner, and where what a session.run has fetched keeps it: then each asks for its own.
   std::vector<tf::Tensor> Cut(tf::DataType type, const std::vector<int64_t>& elements);
   // Likewise the members' outputs `index`, where they have none yet: `Output` finds them then. elements: 0 where none.
   void CutOutputs(int index, tf::DataType type, const std::vector<int64_t>& elements);

@@ -68,6 +68,9 @@ class OptimizerWrapper(Trackable):
         # A tf.train.Checkpoint takes for an optimizer what lists this name, and saves its slots: `_own` has them.
         return [name for name in super().__dir__() if name != "get_slot_names"]
 
+    def __copy__(self) -> Any:
+        raise self._no_copy("copy.copy")
+
     def __deepcopy__(self, memo: Any) -> Any:
         raise self._no_copy("copy.deepcopy")
 

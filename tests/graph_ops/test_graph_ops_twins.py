@@ -142,12 +142,13 @@ def test_constants_are_the_same(file, c_name, module, name):
 
 
 def test_exchanges_are_numbered_alike():
-    from sok1x.graph_ops.exchanges import choice
+    from sok1x.graph_ops.exchanges import choice, sizes
     from sok1x.graph_ops.groups import lookup_run
     text = read("groups/lookup_facts.h")
     in_c = {name: constant(text, "k" + word) for name, word in (
-        ("all2all", "All2All"), ("reduce_scatter", "ReduceScatter"), ("auto", "Chooses"))}
+        ("all2all", "All2All"), ("reduce_scatter", "ReduceScatter"), ("auto", "Chooses"), ("settled", "Settled"))}
     assert lookup_run._EXCHANGES == in_c
+    assert sizes.NO_CHOICE == constant(read("groups/choice.h"), "kNoChoice")
     assert (choice.ALL2ALL.number, choice.REDUCE_SCATTER.number) == (in_c["all2all"], in_c["reduce_scatter"])
 
 

@@ -62,7 +62,8 @@ def optimizers():
     def chosen(optimizer, given):
         return tf.cond(tf.less(tf.random.uniform([]), 2.0), lambda: tf.group(dense(optimizer, given)), tf.no_op)
 
-    return {"adam": lambda given: tf.train.AdamOptimizer(1.0).apply_gradients(given),
+    return {"sgd": lambda given: tf.train.GradientDescentOptimizer(1.0).apply_gradients(given),
+            "adam": lambda given: tf.train.AdamOptimizer(1.0).apply_gradients(given),
             "momentum": lambda given: tf.train.MomentumOptimizer(1.0, 0.5).apply_gradients(given),
             "dense": lambda given: dense(tf.train.GradientDescentOptimizer(1.0), given),
             "dense_adagrad": lambda given: dense(tf.train.AdagradOptimizer(1.0), given),
@@ -77,6 +78,18 @@ def looks(session, exchange, optimizer):
     session.run(tf.global_variables_initializer())
     session.run(step)
     session.run(step if RANK else gradient.values)
+
+
+def looks_beside(session, exchange, optimizer):
+    """Likewise, while rank 0 steps another table."""
+    layers, rows = zip(*[bags(name, exchange) for name in ("looked_at", "stepped")])
+    loss = tf.reduce_sum(rows[0] * rows[1])  # the one's gradient is the other's rows
+    variables = [layer.trainable_variables[0] for layer in layers]
+    gradients = tf.gradients(loss, variables)
+    steps = [optimizers()[optimizer]([pair]) for pair in zip(gradients, variables)]
+    session.run(tf.global_variables_initializer())
+    session.run(steps)
+    session.run(steps if RANK else [gradients[0].values, steps[1]])
 
 
 with tf.Session() as sess:

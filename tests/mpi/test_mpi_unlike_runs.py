@@ -26,10 +26,12 @@ def test_a_rank_that_evaluates_where_another_trains_is_told(headers, exchange):
     assert "every rank waits for an op that another rank does not run" in finished.err, str(finished)
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "momentum", "dense", "dense_adagrad", "in_a_cond"])
-def test_gradients_that_are_looked_at_are_not_those_of_a_step(optimizer):
+@pytest.mark.parametrize("case, optimizer", [
+    *[("looks", of) for of in ("adam", "momentum", "dense", "dense_adagrad", "in_a_cond")],
+    *[("looks_beside", of) for of in ("sgd", "adam", "dense")]])
+def test_gradients_that_are_looked_at_are_not_those_of_a_step(case, optimizer):
     """However an optimizer moves rows: a step of one rank alone would be half a step, without a word."""
-    finished = run_ranks(2, PROGRAM, "looks", "all2all", optimizer, timeout=120, check=False,
+    finished = run_ranks(2, PROGRAM, case, "all2all", optimizer, timeout=120, check=False,
                          env={"SOK1X_DEADLOCK_SECONDS": "3"})
     assert finished.code != 0 and ": ok" not in finished.out, str(finished)
     assert "would be half a step" in finished.err, str(finished)

@@ -62,16 +62,17 @@ def stepped(keys, optimizer, fuse):
                                        lambda: tf.train.GradientDescentOptimizer(0.1),
                                        lambda: tf.train.AdamOptimizer(0.1)], ids=["lazyadam", "sgd", "adam"])
 def test_steps_of_many_tables(seed, optimizer):
-    """Bit for bit what each table's own node gives, tables without keys among them."""
+    """On a host bit for bit what each table's own node gives, tables without keys among them."""
     keys = batches(np.random.RandomState(seed))
     losses, rows, counts, handed = stepped(keys, optimizer, "1")
     assert handed and {count for count, _ in handed} == {len(keys)}, handed  # an optimizer of TensorFlow's reads more
     assert not any(reader.startswith("Sok1x") for _, readers in handed for reader in readers), handed
     others = stepped(keys, optimizer, "0")
     assert others[3] == []
-    np.testing.assert_array_equal(losses, others[0])
-    for mine, other in zip(rows + counts, others[1] + others[2]):
-        np.testing.assert_array_equal(mine, other)
+    # On a GPU the terms of a row's sum come in no certain order.
+    error = 1e-6 if os.environ.get("SOK1X_TEST_DEVICE") == "gpu" else 0
+    for mine, other in zip([losses] + rows + counts, [others[0]] + others[1] + others[2]):
+        np.testing.assert_allclose(mine, other, rtol=error, atol=error / 10)
     assert len(set(losses)) == 3
 
 

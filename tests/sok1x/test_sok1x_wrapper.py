@@ -234,14 +234,15 @@ def test_what_is_refused():
             sok.SGD(given)
 
 
-@pytest.mark.skipif(not v1.__version__.startswith("1."), reason="TensorFlow 2 has no contrib")
-@pytest.mark.parametrize("caller, call", [("copy.deepcopy", copy.deepcopy), ("pickle", pickle.dumps)])
+@pytest.mark.parametrize("caller, call", [("copy.copy", copy.copy), ("copy.deepcopy", copy.deepcopy),
+                                          ("pickle", pickle.dumps)])
 def test_one_is_not_copied(caller, call):
     wrapped = sok.OptimizerWrapper(tf.train.AdamOptimizer(0.1))
     with pytest.raises(TypeError, match="got {} of one.*Make a second OptimizerWrapper of another Adam".format(caller)):
         call(wrapped)
 
 
+@pytest.mark.skipif(not v1.__version__.startswith("1."), reason="TensorFlow 2 has no contrib")
 def test_all_of_contrib_step_as_ever_or_are_refused_by_their_names(seed):
     """Given gradients like a lookup's; beside them, the same for a variable of TensorFlow's."""
     import tensorflow.contrib.opt as contrib
