@@ -3,7 +3,6 @@
 
 #include <map>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "tensorflow/core/framework/node_def_util.h"
@@ -18,11 +17,6 @@ namespace {
 // With fewer to give to, TensorFlow is done sooner without.
 constexpr size_t kMany = 8;
 
-// Whether an op of this type is one of ours, a fused one or not.
-bool IsAnyOfOurs(const std::string& type) {
-  return IsOurs(type) || (!type.empty() && type.back() == 's' && IsOurs(type.substr(0, type.size() - 1)));
-}
-
 }  // namespace
 
 tf::Status HandOn(tf::Node* fused, tf::Graph* graph) {
@@ -33,7 +27,7 @@ tf::Status HandOn(tf::Node* fused, tf::Graph* graph) {
   for (const tf::Edge* edge : fused->out_edges()) {
     const tf::Node* const reader = edge->dst();
     if (edge->IsControlEdge() || edge->src_output() >= static_cast<int>(on_device.size()) ||
-        reader->assigned_device_name() != fused->assigned_device_name() || IsAnyOfOurs(reader->type_string())) {
+        reader->assigned_device_name() != fused->assigned_device_name() || IsOursOrFused(reader->type_string())) {
       continue;
     }
     edges[edge->src_output()].push_back(edge);

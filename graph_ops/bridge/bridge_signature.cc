@@ -114,11 +114,11 @@ class SignaturePass : public tf::GraphOptimizationPass {
 
   // The variables of tables that a graph moves: by optimizers of ours, or by TensorFlow's of variables that ours know.
   static Handles Moved(const tf::Graph& graph) {
-    Handles tables, by_ours, by_others;
+    Handles tables, moved, by_others;
     for (const tf::Node* node : graph.op_nodes()) {
       const std::string& type = node->type_string();
       if (type == kUpdateType) {
-        AddHandles(*node, &by_ours);
+        AddHandles(*node, &moved);
       } else if (IsOurs(type)) {
         AddHandles(*node, &tables);
       } else if (Moves(type)) {
@@ -126,9 +126,9 @@ class SignaturePass : public tf::GraphOptimizationPass {
       }
     }
     for (const tf::Node* node : by_others) {
-      if (tables.count(node) > 0 || by_ours.count(node) > 0) by_ours.insert(node);
+      if (tables.count(node) > 0) moved.insert(node);
     }
-    return by_ours;
+    return moved;
   }
 
   // The variables of the table whose rows a gradient is of: those of the lookup that has left something for it. What is

@@ -30,8 +30,16 @@ inline bool IsOurs(const std::string& type) {
   return false;
 }
 
+// The type of a fused node's members, or the type itself.
+inline std::string OfMembers(const std::string& type) {
+  return !type.empty() && type.back() == 's' ? type.substr(0, type.size() - 1) : type;
+}
+
+// Whether an op of this type is one of ours, or several that are fused.
+inline bool IsOursOrFused(const std::string& type) { return IsOurs(OfMembers(type)); }
+
 // Whether an op of this type is a lookup, or several that are fused.
-inline bool IsLookup(const std::string& type) { return type == kLookupType || type == std::string(kLookupType) + "s"; }
+inline bool IsLookup(const std::string& type) { return OfMembers(type) == kLookupType; }
 
 }  // namespace sok1x
 

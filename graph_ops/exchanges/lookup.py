@@ -124,8 +124,9 @@ class Lookup(abc.ABC):
 
     def header(self, distinct: int, send_counts: np.ndarray) -> np.ndarray:
         """This rank's `Header`, int64: training, then bags, keys and distinct, then send_counts; or a short one."""
-        settled = self.tells_sizes and self.config.exchange == "settled"
-        counted = (self.layout.count, self.keys.size, -1 if settled else distinct) if self.tells_sizes else ()
+        counted: Sequence[int] = ()
+        if self.tells_sizes:
+            counted = self.layout.count, self.keys.size, -1 if self.config.exchange == "settled" else distinct
         if self.world.short_headers:
             return np.array(short_header(self.config, self.world.size, self.training, counted), np.int64)
         return np.concatenate([[self.training, *counted], send_counts]).astype(np.int64)

@@ -90,14 +90,12 @@ int LookupMembers::Nothing(int t, std::initializer_list<int> places) {
 
 std::vector<tf::Tensor> LookupMembers::Cut(tf::DataType type, const std::vector<int64_t>& elements) {
   std::vector<tf::Tensor> parts;
+  if (!on_gpu()) return parts;
   int64_t all = 0;
   for (int64_t n : elements) all += Aligned(n);
   const int64_t members = std::count_if(elements.begin(), elements.end(), [](int64_t n) { return n > 0; });
   tf::Tensor whole;
-  if (!on_gpu() || members < kFew ||
-      !member(0)->context->allocate_temp(type, tf::TensorShape({all}), &whole).ok()) {
-    return parts;
-  }
+  if (members < kFew || !member(0)->context->allocate_temp(type, tf::TensorShape({all}), &whole).ok()) return parts;
   group_->Touch();
   int64_t begin = 0;
   for (int64_t n : elements) {

@@ -1,4 +1,5 @@
-"""What the tests of the public API share: a session with everything initialized, and small layers and batches."""
+"""What the tests of the public API share: a session with everything initialized, what its runs are made of, and small
+layers and batches."""
 import contextlib
 
 import numpy as np
@@ -25,6 +26,13 @@ def session(initialize=True):
         if initialize:
             made.run(tf.global_variables_initializer())
         yield made
+
+
+def nodes_of(run, fetched, feed=None):
+    """The nodes that a run of a session is made of, by name."""
+    metadata = tf.RunMetadata()
+    run.run(fetched, feed, options=tf.RunOptions(output_partition_graphs=True), run_metadata=metadata)
+    return {node.name: node for part in metadata.partition_graphs for node in part.node}
 
 
 def dense_layer(**changes):

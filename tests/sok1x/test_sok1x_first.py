@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from sok1x_cases import dense_layer, graph, session, sparse_layer, sparse_value
+from sok1x_cases import dense_layer, graph, nodes_of, session, sparse_layer, sparse_value
 
 import sok1x as sok
 
@@ -15,9 +15,7 @@ NAME = "sok1x_ids_are_there"
 def waiting(run, fetched, feed=None):
     """(the nodes that wait for ids; by name the nodes that lookups need, themselves among them; what is waited for),
     of what a run is made of."""
-    metadata = tf.RunMetadata()
-    run.run(fetched, feed, options=tf.RunOptions(output_partition_graphs=True), run_metadata=metadata)
-    made = {node.name: node for part in metadata.partition_graphs for node in part.node}
+    made = nodes_of(run, fetched, feed)
 
     def inputs(node):
         return [made[name.lstrip("^").split(":")[0]] for name in node.input]

@@ -6,7 +6,7 @@ import ctypes
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from sok1x_cases import dense_layer, graph, session
+from sok1x_cases import dense_layer, graph, nodes_of, session
 
 import sok1x as sok
 from sok1x.graph_ops.bridge import bridge, library, op_functions
@@ -17,10 +17,10 @@ STEPS = ["adam.lazy_step", "gradient_descent.step"]
 
 def pairs(run, fetched, feed=None):
     """Of the nodes of optimizers' steps in a run: how many steps follow a gradient in it, and how many do not."""
-    found = tf.RunMetadata()
-    run.run(fetched, feed, tf.RunOptions(output_partition_graphs=True), found)
     follow = apart = 0
-    for node in [node for part in found.partition_graphs for node in part.node if node.op.startswith("Sok1xUpdate")]:
+    for node in nodes_of(run, fetched, feed).values():
+        if not node.op.startswith("Sok1xUpdate"):
+            continue
         follows = list(node.attr["follows"].list.i) or [-1]
         steps = sum(any(step in name.decode() for step in STEPS) for name in node.attr["functions"].list.s) or 1
         follow += sum(of >= 0 for of in follows)

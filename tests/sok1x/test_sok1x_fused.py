@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from sok1x_cases import dense_layer, graph, session, sparse_constant, sparse_layer
+from sok1x_cases import dense_layer, graph, nodes_of, session, sparse_constant, sparse_layer
 from tensorflow.python.ops import control_flow_ops
 
 import sok1x as sok
@@ -25,10 +25,10 @@ TYPES = {"dense_lookup.forward": "Sok1xLookup", "combined_lookup.forward": "Sok1
 
 def nodes(run, fetched, feed=None, fused=True):
     """The functions of the nodes that a run has of ours by fusing, or of the others: a list of members' for each."""
-    metadata = v1.RunMetadata()
-    run.run(fetched, feed, options=v1.RunOptions(output_partition_graphs=True), run_metadata=metadata)
     found = []
-    for node in [node for made in metadata.partition_graphs for node in made.node if node.op.startswith("Sok1x")]:
+    for node in nodes_of(run, fetched, feed).values():
+        if not node.op.startswith("Sok1x"):
+            continue
         made = list(node.attr["functions"].list.s)
         if bool(made) == fused:
             found.append([name.decode().split(".", 1)[1] for name in made or [node.attr["function"].s]])
@@ -255,9 +255,7 @@ def test_several_threads_and_a_stop(stopped):
 
 def parts(run, fetched):
     """Of a run's fused lookups: resources and outputs of their nodes; and how many nodes of handles there are."""
-    metadata = v1.RunMetadata()
-    run.run(fetched, options=v1.RunOptions(output_partition_graphs=True), run_metadata=metadata)
-    made = [node for graph in metadata.partition_graphs for node in graph.node]
+    made = nodes_of(run, fetched).values()
     lookups = [(node.attr["Nr"].i, len(node.attr["Tout"].list.type) + len(node.attr["Thost_out"].list.type))
                for node in made if node.op in ("Sok1xLookup", "Sok1xLookups")]
     return sorted(lookups), sum(node.op == "VarHandleOp" for node in made)

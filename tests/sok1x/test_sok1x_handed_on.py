@@ -5,21 +5,14 @@ import os
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from sok1x_cases import dense_layer, graph, session
+from sok1x_cases import dense_layer, graph, nodes_of, session
 
 import sok1x as sok
 
 
-def made_of(run, fetched, feed=None):
-    """The nodes of a run, by name."""
-    metadata = tf.RunMetadata()
-    run.run(fetched, feed, options=tf.RunOptions(output_partition_graphs=True), run_metadata=metadata)
-    return {node.name: node for made in metadata.partition_graphs for node in made.node}
-
-
 def handed_on(run, fetched, feed=None):
     """Of the nodes that hand on, each: how many inputs it has, and what reads it, by type."""
-    nodes = made_of(run, fetched, feed)
+    nodes = nodes_of(run, fetched, feed)
     found = []
     for name, node in nodes.items():
         if not name.endswith("/handed_on"):

@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
-from sok1x_cases import dense_layer, graph, session, sparse_constant, sparse_layer
+from sok1x_cases import dense_layer, graph, nodes_of, session, sparse_constant, sparse_layer
 from tensorflow.python.debug.lib import debug_utils
 
 import sok1x as sok
@@ -144,9 +144,8 @@ def test_not_of_a_copy(sums, seed, optimizer, watched, monkeypatch, tmp_path):
             with tf.control_dependencies([model.loss]):
                 train, feed = model.train(), {model.keys: model.dense[0]}
             with session() as run:
-                found, options = tf.RunMetadata(), tf.RunOptions()
-                run.run(train, feed, tf.RunOptions(output_partition_graphs=True), found)
-                names = [node.name for part in found.partition_graphs for node in part.node
+                options = tf.RunOptions()
+                names = [node.name for node in nodes_of(run, train, feed).values()
                          if node.op.startswith("Sok1xGradient") and node.attr["functions"].list.s]
                 assert len(names) == (2 if fuse == "1" else 0)
                 if watched == 3:
