@@ -1,7 +1,7 @@
 """A gradient and the step that reads it are one node (bridge_fused_node.h): the step begins when the gradient is done,
 without TensorFlow; only where it waits for nothing else. What fails, or is given up, in either is told as of its op."""
-import contextlib
 import ctypes
+import time
 
 import numpy as np
 import pytest
@@ -140,14 +140,19 @@ def test_steps_that_are_given_up(seed):
     with graph():
         tables = Tables()
         step = tables.step(0.001)  # so small that 200 steps leave numbers that a GPU does not take for zero
-        spins = tf.placeholder(tf.int32, [])
-        spun = tf.while_loop(lambda i, x: i < spins, lambda i, x: (i + 1, x * 1.0001), [0, tf.constant(1.0)])[1]
-        with tf.control_dependencies([spun]):
-            fails = tf.debugging.assert_less(spun, 0.0, message="given up")
+        wait = tf.placeholder(tf.float32, [], name="milliseconds")
+        with tf.control_dependencies([tf.py_func(lambda wait: time.sleep(float(wait) / 1000), [wait], [])]):
+            later = tf.debugging.assert_less(wait, 0.0, message="given up")
+        at_once = tf.debugging.assert_less(wait, 0.0, message="given up")
+        taken = 0
         with session() as run:
+            run.run(tables.outs)  # all keys have rows, even if each step below is given up before its lookups
             for _ in range(200):
-                with contextlib.suppress(tf.errors.InvalidArgumentError):
-                    run.run([step, fails], {spins: int(random.randint(0, 60))})
+                before = run.run(tables.variables[1])
+                with pytest.raises(tf.errors.InvalidArgumentError, match="given up"):
+                    run.run([step, random.choice([at_once, later])], {wait: random.choice([0, 0.1, 0.2, 0.5, 1, 2])})
+                taken += not np.array_equal(before, run.run(tables.variables[1]))
+            assert 0 < taken < 200
             before = run.run(tables.variables)
             run.run(step)
             for table, one, other in zip(tables.layers, before, run.run(tables.variables)):
