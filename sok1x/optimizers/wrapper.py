@@ -6,12 +6,13 @@ import tensorflow.compat.v1 as tf
 from sok1x.core.eagerly import eager
 from sok1x.core.embedding_variable import EmbeddingVariable
 from sok1x.core.frameworks import newer_optimizers
+from sok1x.core.no_copies import NoCopies
 from sok1x.graph_ops.bridge.tensorflow_versions import Trackable
 from sok1x.optimizers import building
 from sok1x.optimizers.own_state import with_own_state
 
 
-class OptimizerWrapper(Trackable):
+class OptimizerWrapper(NoCopies, Trackable):
     """An optimizer for embedding variables, made of one of TensorFlow's or of ours.
 
     It steps exactly as the optimizer that it is given, which may itself go on to train TensorFlow's variables: the two
@@ -68,16 +69,8 @@ class OptimizerWrapper(Trackable):
         # A tf.train.Checkpoint takes for an optimizer what lists this name, and saves its slots: `_own` has them.
         return [name for name in super().__dir__() if name != "get_slot_names"]
 
-    def __copy__(self) -> Any:
-        raise self._no_copy("copy.copy")
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        raise self._no_copy("copy.deepcopy")
-
-    def __reduce__(self) -> Any:
-        raise self._no_copy("pickle")
-
-    def _no_copy(self, caller: str) -> TypeError:
+    def no_copy(self, caller: str) -> TypeError:
+        """See `NoCopies`."""
         return TypeError("OptimizerWrapper: got {} of one, or of an object that has it, expected another one: its "
                          "slots belong to tables, of which there are no copies. Make a second OptimizerWrapper of "
                          "another {}".format(caller, type(self.optimizer).__name__))

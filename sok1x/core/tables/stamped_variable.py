@@ -8,6 +8,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.core.eagerly import eager, eager_slots
 from sok1x.core.frameworks import numbered_rows, run_gradients, stamped_steps
 from sok1x.core.graph_keys import GraphKeys
+from sok1x.core.no_copies import NoCopies
 from sok1x.core.options import cached_wholes
 from sok1x.core.tables.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import is_eager_outside, resource_variable_ops, tf_ops
@@ -20,7 +21,7 @@ from sok1x.graph_ops.stores.table_variables import TableVariables
 _GRADIENTS = {"ReadVariableOp": "Sok1xRead", "ResourceGather": "Sok1xGather"}
 
 
-class StampedVariable(ShardVariable):
+class StampedVariable(NoCopies, ShardVariable):
     """Rows [V, D] of a shard, and beside them the step at which each one last changed.
 
     Lookups stamp the rows that they insert and those of their gradients (see graph_ops/stores/clock.py). Here come the
@@ -137,15 +138,8 @@ class StampedVariable(ShardVariable):
             eager_slots.fit(self)
         return made
 
-    def __deepcopy__(self, memo: Any) -> Any:
-        """Of TensorFlow's variables a copy; a table's would be a plain variable, whose rows no key finds."""
-        raise self._no_copy("copy.deepcopy")
-
-    def __reduce__(self) -> Any:
-        """Likewise, for pickle."""
-        raise self._no_copy("pickle")
-
-    def _no_copy(self, caller: str) -> TypeError:
+    def no_copy(self, caller: str) -> TypeError:
+        """Of TensorFlow's variables there are copies; a table's would be a plain variable, whose rows no key finds."""
         return TypeError((
             "table '{}': got {} of it, or of a layer or an object that has it, expected another table: its rows mean "
             "nothing without their keys, which are not the variable's. Make a second table or layer with the same "
