@@ -85,7 +85,7 @@ def check_applied(gradient, table_name):
     """
     if provenance.ranks() == 1:
         return
-    start = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+    start = shard_gradients.values_of(gradient)
     own = {values.name for values, _ in shard_gradients.of_table(start.graph, table_name)}
     waiting, seen = [(start, None)], set()
     while waiting:

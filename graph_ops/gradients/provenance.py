@@ -86,7 +86,7 @@ def scaled_by(number):
 
 def standing(gradient, kind=_GRADIENT, depth=0):
     """The `Standing` of a tensor or tf.IndexedSlices. depth: of calls inside each other."""
-    start = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+    start = shard_gradients.values_of(gradient)
     if is_eager_outside():
         return _by_marks(start, kind)
     graph = start.graph

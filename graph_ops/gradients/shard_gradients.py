@@ -19,6 +19,11 @@ def _is_eager(tensor):
     return not hasattr(tensor, "graph")
 
 
+def values_of(gradient):
+    """A gradient's values: of a tensor itself, of tf.IndexedSlices those of the rows that it has."""
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+
+
 def with_values(gradient, values):
     """A gradient, a tensor or tf.IndexedSlices, with other values in place of its own."""
     if isinstance(gradient, tf.IndexedSlices):

@@ -283,7 +283,7 @@ def _of_distinct_rows(gradient: Any) -> Any:
 
 
 def _values(gradient: Any) -> tf.Tensor:
-    return gradient.values if isinstance(gradient, tf.IndexedSlices) else tf.convert_to_tensor(gradient)
+    return tf.convert_to_tensor(shard_gradients.values_of(gradient))
 
 
 def _name(tensor: Any) -> str:

@@ -64,7 +64,7 @@ def average(grads_and_vars: Any, mean: bool = True, new: bool = False) -> Pairs:
         for i, gradient in zip(chosen, averaged):
             pairs[i] = (gradient, pairs[i][1])
             if is_eager_outside():
-                shard_gradients.mark_exchanged(gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient)
+                shard_gradients.mark_exchanged(shard_gradients.values_of(gradient))
     return pairs
 
 

@@ -83,7 +83,7 @@ def _refusal(table: str) -> ValueError:
 
 def _mark(gradient: Any) -> None:
     """Notes that the ranks have exchanged it."""
-    values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+    values = shard_gradients.values_of(gradient)
     if isinstance(values, tf.Tensor):
         shard_gradients.mark_exchanged(values)
 

@@ -58,8 +58,7 @@ def _on_all_ranks(stock: Callable[..., Any]) -> Callable[..., Any]:
     def is_all_finite(grads: Any) -> Any:
         if not _agreeing.value:
             return stock(grads)
-        return finite.all_finite([gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
-                                  for gradient in grads if gradient is not None])
+        return finite.all_finite([shard_gradients.values_of(gradient) for gradient in grads if gradient is not None])
 
     return is_all_finite
 
@@ -71,8 +70,7 @@ def _marks_kept(stock: Callable[..., Any]) -> Callable[..., Any]:
         unscaled = stock(self, grads)
         for before, after in zip(grads, unscaled):
             if before is not None:
-                shard_gradients.keep_marks(*[each.values if isinstance(each, tf.IndexedSlices) else each
-                                             for each in (before, after)])
+                shard_gradients.keep_marks(*map(shard_gradients.values_of, (before, after)))
         return unscaled
 
     return get_unscaled_gradients

@@ -19,7 +19,7 @@ from sok1x.graph_ops.bridge.tensorflow_versions import (
     loss_scales,
     train_loss_scale_optimizer,
 )
-from sok1x.graph_ops.gradients import provenance
+from sok1x.graph_ops.gradients import provenance, shard_gradients
 from sok1x.graph_ops.operations import finite
 
 _CONTRIB = "tensorflow.contrib.mixed_precision.python.loss_scale_optimizer"
@@ -65,8 +65,7 @@ def _of_all_ranks(grads: List[Any]) -> bool:
 
 
 def _values(grads: List[Any]) -> List[tf.Tensor]:
-    return [gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
-            for gradient in grads if gradient is not None]
+    return [shard_gradients.values_of(gradient) for gradient in grads if gradient is not None]
 
 
 def _on_all_ranks(stock: Callable[..., Any]) -> Callable[..., Any]:

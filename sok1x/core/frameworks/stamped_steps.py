@@ -64,7 +64,7 @@ def _stamping_first(gradient: Any, variable: Any) -> Any:
     """In a graph a gradient that is there once rows have been stamped that a step by it moves."""
     if gradient is None or not hasattr(variable, "table_variables") or are_stamped(_rows_of(gradient), variable):
         return gradient
-    values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+    values = shard_gradients.values_of(gradient)
     if not marks.noted(values, _STAMPS, False):  # as by an optimizer that this one is in
         # Not the whole step waits: in it an optimizer may make variables, whose first values would wait, too.
         with tf.control_dependencies([stamps.mark(variable.table_variables, _rows_of(gradient))]):

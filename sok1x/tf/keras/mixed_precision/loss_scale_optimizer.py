@@ -8,6 +8,7 @@ import tensorflow.compat.v1 as tf
 from sok1x.graph_ops.bridge.tensorflow_versions import KerasOptimizer, NewKerasOptimizer, loss_scale_weights
 from sok1x.graph_ops.bridge.tensorflow_versions import loss_scales as scales
 from sok1x.graph_ops.bridge.tensorflow_versions import train_loss_scale_optimizer as train
+from sok1x.graph_ops.gradients import shard_gradients
 from sok1x.graph_ops.operations import finite
 from sok1x.optimizers import distributed_optimizer
 from sok1x.tf.keras.mixed_precision import scaling
@@ -206,8 +207,8 @@ class LossScaleOptimizer:
             # Nothing is left to communicate in a step that may be skipped.
             pairs = distributed_optimizer.prepare(self._optimizer, pairs)
             apply = functools.partial(distributed_optimizer.apply_prepared, self._optimizer)
-        present = [gradient.values if isinstance(gradient, tf.IndexedSlices) else tf.convert_to_tensor(gradient)
-                   for gradient, _ in pairs if gradient is not None]
+        present = [tf.convert_to_tensor(shard_gradients.values_of(gradient)) for gradient, _ in pairs
+                   if gradient is not None]
         if not present:
             return apply(pairs, *args, **kwargs)  # which raises, in its own words
         with tf.name_scope("loss_scale"):
