@@ -95,7 +95,7 @@ def step(variables: TableVariables, moments: Sequence[Any], gradients: Any, rows
     """
     scalars = [tf.cast(scalar, tf.float32) for scalar in (learning_rate, beta1, beta2, epsilon, *powers)]
     inputs = [tf.convert_to_tensor(gradients, tf.float32), row_checks.as_rows(rows)] + scalars
-    global_step, host_inputs = clock.step_inputs()
+    global_step, host_inputs = clock.step_inputs(variables.table)
     # Where all rows move, those that are not in the cache of a table do, too.
     of_table = CHANGING if lazy else STAMPS + cache.VARIABLES + ("used",)
     held, handles = variables.resources("rows", *of_table, slots=dict(zip("mv", moments)))

@@ -100,7 +100,7 @@ def assign(variables: TableVariables, keys: tf.Tensor, values: tf.Tensor, name: 
       variables: the table's `TableVariables`. keys: int64 [n]. values: [n, D], of the rows' dtype.
     """
     table = variables.table
-    global_step, host_inputs = clock.step_inputs()
+    global_step, host_inputs = clock.step_inputs(table)
     held, handles = variables.resources(*CONTENT)
     function = "operations.assign_rows." + ("insert" if table.hashed else "assign")
     return library.call(function, AssignConfig(table, held, table.label() + " assigned", global_step), [keys, values],

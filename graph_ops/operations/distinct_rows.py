@@ -87,7 +87,7 @@ def find(op: tf.Operation, config: Any, given: Rows) -> Rows:
     Args:
       config: the lookup's, with `table`, `held` and `rows_known`.
     """
-    global_step, host_inputs = clock.step_inputs()
+    global_step, host_inputs = clock.step_inputs(config.table)
     resources = list(op.inputs[:op.get_attr("Nr")])
     held = Held(tuple(name for name in CHANGING if name in config.held.names))
     made = library.call("operations.distinct_rows.find",

@@ -58,7 +58,7 @@ def gradient_descent(variables: TableVariables, gradients: Any, rows: Any, learn
       learning_rate: a number or a scalar tensor.
     """
     rate = tf.cast(learning_rate, tf.float32)
-    global_step, host_inputs = clock.step_inputs()
+    global_step, host_inputs = clock.step_inputs(variables.table)
     held, handles = variables.resources("rows", *CHANGING)
     config = DescentConfig(variables.table, held, embedding.from_lookup(rows, variables.table), global_step)
     inputs = [tf.convert_to_tensor(gradients, tf.float32), row_checks.as_rows(rows), rate]

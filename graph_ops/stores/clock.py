@@ -15,7 +15,7 @@ the graph's tables have been told of the global step last, by that op or, where 
 import contextlib
 import threading
 import weakref
-from typing import Any, List, Optional, Tuple
+from typing import Any, Iterator, List, Optional, Set, Tuple
 
 import tensorflow.compat.v1 as tf
 
@@ -27,11 +27,11 @@ from sok1x.graph_ops.stores.clock_numbers import RUN, counted
 from sok1x.graph_ops.stores.table import Table
 
 
-class _Made(threading.local):
-    count = 0
+class _Thread(threading.local):
+    stamped: Tuple[Set[str], ...] = ()  # what `stamping` has given and is not over
 
 
-_made = _Made()
+_thread = _Thread()
 _counting: Any = weakref.WeakSet()  # graphs in which ops that stamp rows were made when there was no global step
 _stepping: Any = weakref.WeakSet()  # and those in which such ops have it, who may be the same
 _tellers: Any = weakref.WeakKeyDictionary()  # graph -> the names of what `make_teller` has made there, and was given
@@ -39,15 +39,25 @@ _tellers: Any = weakref.WeakKeyDictionary()  # graph -> the names of what `make_
 TOLD = -2 ** 62  # a time for step_at.py: tables have been told of the global step, which has been set in no step
 
 
-def made() -> int:
-    """How many ops that stamp rows have been made in this thread."""
-    return _made.count
+@contextlib.contextmanager
+def stamping() -> Iterator[Set[str]]:
+    """The names of the tables of which ops that stamp rows are made inside, by this thread: grows meanwhile."""
+    before, names = _thread.stamped, set()  # type: Tuple[Set[str], ...], Set[str]
+    _thread.stamped = before + (names,)
+    try:
+        yield names
+    finally:
+        _thread.stamped = before
 
 
-def step_inputs() -> Tuple[bool, List[tf.Tensor]]:
+def step_inputs(table: Table) -> Tuple[bool, List[tf.Tensor]]:
     """(`global_step` of the config, host inputs) by which an op that stamps rows knows the step: built where the op is.
+
+    Args:
+      table: the rows'.
     """
-    _made.count += 1
+    for names in _thread.stamped:
+        names.add(table.name)
     step = _global_step()
     if not is_eager_outside():
         graph = outermost(tf.get_default_graph())

@@ -94,7 +94,7 @@ def mark(variables: TableVariables, rows: Optional[Any] = None, name: str = "mar
       rows: integers of any shape; one outside the table is an InvalidArgumentError, and nothing is marked. None: all
         rows.
     """
-    global_step, host_inputs = clock.step_inputs()
+    global_step, host_inputs = clock.step_inputs(variables.table)
     held, handles = variables.resources(*CHANGING)
     inputs = [] if rows is None else [tf.reshape(row_checks.as_rows(rows), [-1])]
     return library.call("stores.stamps.mark", MarkConfig(variables.table, held, global_step), inputs, [], [],

@@ -1,6 +1,8 @@
 """What a Keras optimizer clips by itself: lifted while gradients are not averaged, and done by all ranks' norms."""
 import contextlib
-from typing import Any, Callable, Iterator, List, Tuple
+import threading
+import weakref
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from sok1x.graph_ops.bridge.tensorflow_versions import V2, NewKerasOptimizer
 from sok1x.optimizers import clipping
@@ -10,6 +12,9 @@ _NAMES = ("clipvalue", "clipnorm", "global_clipnorm") if V2 else ("clipnorm", "c
 _NAMES_OF_NEWER = ("clipnorm", "global_clipnorm", "clipvalue")
 
 Pairs = List[Tuple[Any, Any]]
+
+_lock = threading.Lock()
+_off: Any = weakref.WeakKeyDictionary()  # optimizer -> [how many steps have its limits off, by threads; the limits]
 
 
 def _by_global_norm(pairs: Pairs, limit: Any) -> Pairs:
@@ -44,8 +49,7 @@ def lifted(optimizer: Any) -> Iterator[Callable[[Any], Pairs]]:
         ([1.0, 2.0], 2.0)
     """
     clips = getattr(optimizer, "inner_optimizer", optimizer)  # of a LossScaleOptimizer of Keras' the one that it scales
-    limits = {name: getattr(clips, name) for name in _NAMES if getattr(clips, name, None) is not None}
-
+    limits = _take_off(clips)
     names = [name for name in _NAMES if name in limits]
     if NewKerasOptimizer is not None and isinstance(clips, NewKerasOptimizer):
         # They clip by the first that is above 0, and by no other.
@@ -56,13 +60,31 @@ def lifted(optimizer: Any) -> Iterator[Callable[[Any], Pairs]]:
             pairs = _CLIPS[name](pairs, limits[name])
         return list(pairs)
 
-    for name in limits:
-        if V2:
-            setattr(clips, name, None)
-        else:
-            delattr(clips, name)
     try:
         yield clip
     finally:
-        for name, value in limits.items():
-            setattr(clips, name, value)
+        _put_back(clips)
+
+
+def _take_off(clips: Any) -> Dict[str, Any]:
+    """The limits of an optimizer, which has none until `_put_back`: who comes meanwhile is given the same."""
+    with _lock:
+        if clips not in _off:
+            limits = {name: getattr(clips, name) for name in _NAMES if getattr(clips, name, None) is not None}
+            for name in limits:
+                if V2:
+                    setattr(clips, name, None)
+                else:
+                    delattr(clips, name)
+            _off[clips] = [0, limits]
+        _off[clips][0] += 1
+        return _off[clips][1]
+
+
+def _put_back(clips: Any) -> None:
+    """The last one gives the optimizer its limits back."""
+    with _lock:
+        _off[clips][0] -= 1
+        if _off[clips][0] == 0:
+            for name, value in _off.pop(clips)[1].items():
+                setattr(clips, name, value)

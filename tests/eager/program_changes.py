@@ -126,6 +126,20 @@ def check_dumps_before_a_step(world):
                 assert int(table.steps) == clock + 1 or not of_a_tape or name == "AdamW", (name, kind.__name__)
 
 
+def check_dumps_before_a_step_of_two_tables(world):
+    """The other table has a constraint, by which the optimizer assigns to it: that is no stamp of this one's rows."""
+    for name in ("SGD", "legacy SGD", "legacy Adagrad", "train SGD", "distributed", "wrapped"):
+        table, optimizer = growing(), OPTIMIZERS[name]()
+        other = filled(sok.DynamicVariable(dimension=DIM, init_capacity=2, constraint=tf.keras.constraints.NonNeg()))
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(bags(table) ** 2) + tf.nn.l2_loss(other)
+        pairs = list(zip(tape.gradient(loss, [table, other]), [table, other]))
+        sok.incremental_dump(table, 0)
+        changed = check(name, table, functools.partial(optimizer.apply_gradients, pairs))
+        assert changed >= {key for key in range(1, 5) if key % world.size == world.rank}, (name, changed)
+        assert all((row >= 0).all() for row in rows(other).values()), (name, "has no constraint")
+
+
 def check_losses_in_both_ways():
     """Of one optimizer, as the others take turns."""
     for kind in (static, growing):
@@ -255,6 +269,7 @@ def main():
     check_steps()
     check_losses_in_both_ways()
     check_dumps_before_a_step(world)
+    check_dumps_before_a_step_of_two_tables(world)
     check_gradients_made_elsewhere()
     check_scatters()
     check_caches(world)

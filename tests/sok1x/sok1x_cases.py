@@ -18,10 +18,10 @@ def graph():
 
 
 @contextlib.contextmanager
-def session(initialize=True):
-    """A session in the current graph, after sok.Init and the variables' initializers."""
+def session(initialize=True, config=None):
+    """A session in the current graph, after sok.Init and the variables' initializers. config: its `tf.ConfigProto`."""
     init = sok.Init(global_batch_size=8)
-    with tf.Session() as made:
+    with tf.Session(config=config) as made:
         made.run(init)
         if initialize:
             made.run(tf.global_variables_initializer())

@@ -1,4 +1,5 @@
 """Clipping by norms on one rank is TensorFlow's; `program_gradients.py` has what needs two."""
+import contextlib
 import os
 
 import numpy as np
@@ -9,6 +10,7 @@ from sok1x_cases import dense_layer, graph, session
 
 import sok1x as sok
 from sok1x.graph_ops.bridge import op_types
+from sok1x.optimizers import keras_clips
 
 v1 = tf
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program_gradients.py")
@@ -210,3 +212,21 @@ def test_several_limits_of_keras_as_keras_takes_them(newer):
     for options, ours, stock in zip(cases, found[::2], found[1::2]):
         for one, other in zip(ours, stock):
             np.testing.assert_allclose(one, other, rtol=1e-6, err_msg=str(options))
+
+
+def test_limits_are_off_for_all_threads_that_step_at_once():
+    """Who comes while another's step has them off clips all the same, and the last one puts them back."""
+    begun, ended = contextlib.ExitStack(), contextlib.ExitStack()
+    with graph():
+        weights = tf.get_variable("weights", initializer=[1.0, 2.0], use_resource=True)
+        optimizer = tf.keras.optimizers.SGD(0.5, clipvalue=2.0)
+        clips = [stack.enter_context(keras_clips.lifted(optimizer)) for stack in (begun, ended)]
+        clipped = [clip([(tf.constant([1.0, 3.0]), weights)])[0][0] for clip in clips]
+        begun.close()
+        assert getattr(optimizer, "clipvalue", None) is None
+        ended.close()
+        assert optimizer.clipvalue == 2.0
+        with keras_clips.lifted(optimizer) as clip:
+            clipped.append(clip([(tf.constant([1.0, 3.0]), weights)])[0][0])
+        with tf.Session() as run:
+            np.testing.assert_array_equal(run.run(clipped), [[1.0, 2.0]] * 3)

@@ -144,13 +144,16 @@ def test_steps_that_are_given_up(seed):
         with tf.control_dependencies([tf.py_func(lambda wait: time.sleep(float(wait) / 1000), [wait], [])]):
             later = tf.debugging.assert_less(wait, 0.0, message="given up")
         at_once = tf.debugging.assert_less(wait, 0.0, message="given up")
+        with tf.control_dependencies([step]):
+            behind = tf.debugging.assert_less(wait, 0.0, message="given up")
         taken = 0
-        with session() as run:
+        # On one CPU, too, steps go on while the function sleeps, which has a thread of TensorFlow's.
+        with session(config=tf.ConfigProto(inter_op_parallelism_threads=4)) as run:
             run.run(tables.outs)  # all keys have rows, even if each step below is given up before its lookups
             for _ in range(200):
                 before = run.run(tables.variables[1])
                 with pytest.raises(tf.errors.InvalidArgumentError, match="given up"):
-                    run.run([step, random.choice([at_once, later])], {wait: random.choice([0, 0.1, 0.2, 0.5, 1, 2])})
+                    run.run([step, random.choice([at_once, later, behind])], {wait: random.choice([0, 0.1, 0.2, 0.5, 1, 2])})
                 taken += not np.array_equal(before, run.run(tables.variables[1]))
             assert 0 < taken < 200
             before = run.run(tables.variables)

@@ -49,12 +49,13 @@ def _stamping(stock: Callable[..., Any]) -> Callable[..., Any]:
                     of_lookups.append((variable, rows))
                 else:
                     stamps.mark(variable.table_variables, rows)
-        before = clock.made()
-        step = stock(self, pairs, *args, **kwargs)
+        with clock.stamping() as stamped:
+            step = stock(self, pairs, *args, **kwargs)
         # Our own optimizers stamp what they move, and so do others that assign to the table.
-        if of_lookups and tf.executing_eagerly() and clock.made() == before:
+        if tf.executing_eagerly():
             for variable, rows in of_lookups:
-                stamps.mark(variable.table_variables, rows)
+                if variable.table.name not in stamped:
+                    stamps.mark(variable.table_variables, rows)
         return step
 
     return apply_gradients
