@@ -77,27 +77,35 @@ def test_tensorflows_saver_has_all_rows_on_one_rank(tmp_path):
 
 
 def test_keras_weights_have_all_rows_on_one_rank(tmp_path):
-    keys, path = np.arange(30).reshape(30, 1, 1), str(tmp_path / "weights")
+    keys = np.arange(30).reshape(30, 1, 1)
 
-    def predicted(**options):
+    def predicted(path, **options):
         with tf.Graph().as_default(), tf.Session() as session:
             tf.keras.backend.set_session(session)
             layer = sok.All2AllDenseEmbedding(None, 2, 1, 1, embedding_initializer="uniform", **options)
             inputs = tf.keras.Input([1, 1], dtype=tf.int64)
             model = tf.keras.Model(inputs, tf.keras.layers.Flatten()(layer(inputs)))
             model.compile(tf.train.GradientDescentOptimizer(0.5), "mse")
-            if os.path.exists(path):
+            if os.path.exists(path + ".index"):
                 model.load_weights(path)
             else:
                 model.fit(keys, np.ones([30, 2]), batch_size=6, verbose=0)
                 model.save_weights(path)
-                with pytest.raises(CheckpointError, match="model.save to .* in host memory"):
-                    model.save(str(tmp_path / "model.h5"))
+                tf.train.Saver(model.weights).save(session, path + "_by_name")
+                if "cache_rows" in options:
+                    with pytest.raises(CheckpointError, match="model.save to .* in host memory"):
+                        model.save(str(tmp_path / "model.h5"))
             return model.predict(keys, batch_size=6)
 
-    expected = predicted(cache_rows=8)
-    for options in (dict(cache_rows=8), dict(cache_rows=11)):
-        np.testing.assert_array_equal(predicted(**options), expected)
+    path = str(tmp_path / "weights")
+    expected = predicted(path, cache_rows=8)
+    for options in (dict(cache_rows=8), dict(cache_rows=11), dict()):
+        np.testing.assert_array_equal(predicted(path, **options), expected)
+    path = str(tmp_path / "weights_without_a_cache")
+    expected = predicted(path)
+    with pytest.raises(MismatchError, match="of tables without a cache.*save that by tf.train.Saver"):
+        predicted(path, cache_rows=8)
+    np.testing.assert_array_equal(predicted(path + "_by_name", cache_rows=8), expected)
 
 
 @pytest.mark.parametrize("late", [False, True])

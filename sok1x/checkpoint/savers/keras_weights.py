@@ -17,6 +17,7 @@ from sok1x.checkpoint.savers import caches
 from sok1x.checkpoint.savers.saved_only import SavedOnly
 from sok1x.checkpoint.session.dense_saver import dense_prefix
 from sok1x.core.frameworks import wrapping
+from sok1x.core.tables import table_parts
 from sok1x.core.tables.shard_variable import ShardVariable
 from sok1x.graph_ops.bridge.tensorflow_versions import KERAS_LOADERS, KERAS_MODELS, KERAS_WRITERS
 
@@ -76,6 +77,8 @@ def _load_weights(stock: Callable[..., Any]) -> Callable[..., Any]:
             raise ValueError("load_weights: {} was saved on several ranks, and can be loaded as a whole only: got {} "
                              "{}, expected no more than the path".format(filepath, arguments, options))
         folder = prefixes.folder_of(filepath)
+        if folder is None:
+            _expect_names(filepath, _cached(self))
         saved = _names_in(filepath if folder is None else dense_prefix(Checkpoint(folder)))
         # Where nothing says what was saved, as in older releases' files, the weights go by their names.
         named = {one.op.name: one for one in self.weights} if saved is None else _paired(self, filepath, *saved)
@@ -198,6 +201,19 @@ def _names_in(prefix: str) -> Optional[List[List[str]]]:
     return json.loads(reader.get_tensor(_ORDER).decode()) if reader.has_tensor(_ORDER) else None
 
 
+def _expect_names(prefix: str, cached: List[str]) -> None:
+    """Raises MismatchError where one rank has saved tables as Keras' own does: those with a cache go by their names."""
+    if not tf.train.checkpoint_exists(prefix):
+        return
+    reader = tf.train.load_checkpoint(prefix)
+    missing = [name for name in cached if not reader.has_tensor(name)]
+    if missing and reader.has_tensor("_CHECKPOINTABLE_OBJECT_GRAPH"):
+        raise MismatchError((
+            "load_weights: {} is what Keras' own save_weights writes on one rank of tables without a cache, and table "
+            "'{}' has one here, and is found by its name alone. Load it into the model without cache_rows, save that "
+            "by tf.train.Saver(model.weights), and load what this has written.").format(prefix, "', '".join(missing)))
+
+
 def _paired(model: Any, filepath: Any, saved: List[str], of_optimizer: List[str]) -> Dict[str, Any]:
     """{its name in a file: weight}. Keras pairs them by their places in the model: it makes names by itself, which
     depend on what has been built before.
@@ -205,7 +221,12 @@ def _paired(model: Any, filepath: Any, saved: List[str], of_optimizer: List[str]
     Raises:
         MismatchError: there are more or fewer, or a table has been saved under another name.
     """
-    weights = list(model.weights)
+    # A table is loaded into one of another kind too, as with a cache or without: with other things beside its rows.
+    tables = [one.op.name for one in model.weights if hasattr(one, "table")]
+    tables += [name for name in saved if name + "/stamps" in saved]
+    beside = {"{}/{}".format(table, name) for table in tables for name in table_parts.NAMES}
+    weights = [one for one in model.weights if one.op.name not in beside]
+    saved = [name for name in saved if name not in beside]
     if len(saved) != len(weights):
         raise MismatchError("load_weights: {} has {} weights ({}, …), and the model has {} ({}, …): build the model "
                             "that was saved".format(filepath, len(saved), saved[0], len(weights), weights[0].op.name))
@@ -229,4 +250,6 @@ def _paired(model: Any, filepath: Any, saved: List[str], of_optimizer: List[str]
             tf.logging.warning(
                 "load_weights: %s has %d variables of an optimizer, and this model's has %d, or others: the weights "
                 "alone are loaded, and slots of tables begin anew.", filepath, len(of_optimizer), len(made))
-    return dict(zip(saved, weights))
+    named = dict(zip(saved, weights))
+    named.update((one.op.name, one) for one in model.weights if one.op.name in beside)
+    return named

@@ -4,9 +4,12 @@ from typing import Any, Dict, List, Optional, Sequence
 from sok1x.core.eagerly import eager
 from sok1x.core.options import cached_wholes
 from sok1x.core.tables.shard_variable import ShardVariable
-from sok1x.graph_ops.stores import cache, initial
+from sok1x.graph_ops.stores import beside, cache, initial
 from sok1x.graph_ops.stores.forgetting import VARIABLES
 from sok1x.graph_ops.stores.table import Table
+
+# All that a table NAME may have beside its rows, as NAME/...: what kind it is says which.
+NAMES = ("index", "count", "stamps", "steps", beside.START, *VARIABLES, *cache.VARIABLES)
 
 
 class StartVariable(ShardVariable):
