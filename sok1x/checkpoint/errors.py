@@ -63,9 +63,11 @@ class NoSpaceError(WriteError):
     def __init__(self, path: str, wanted: int, free: Optional[int], advice: str = "") -> None:
         self.path, self.wanted, self.free, self.advice = path, wanted, free, advice
         super().__init__(
-            "No space left to write {}: it needs {} bytes, and {} bytes are free. Free some space, {}or write to "
+            "No space left to write {}: it needs {} bytes, and {} bytes are free{}. Free some space, {}or write to "
             "another file system.".format(
-                path, wanted, "an unknown number of" if free is None else free, advice and advice + ", "))
+                path, wanted, "an unknown number of" if free is None else free,
+                "" if free is None or free < wanted else
+                ": a quota is used up, or the number of files (inodes; df -i shows it)", advice and advice + ", "))
 
     def __reduce__(self) -> tuple:
         return NoSpaceError, (self.path, self.wanted, self.free, self.advice)

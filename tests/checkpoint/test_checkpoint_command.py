@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
+import sok1x as sok
 from sok1x.checkpoint import __main__ as command
 from sok1x.checkpoint import progress
 from sok1x.checkpoint.errors import WriteError
@@ -85,6 +86,28 @@ def test_show(made, capsys):
     assert run("show", directory, "--step", 5) == run("show", os.path.join(directory, "model.ckpt-5")) == 0
     first, second = capsys.readouterr().out.split("checkpoint    ")[1:]
     assert first == second and "step          5, by" in first
+
+
+@pytest.mark.parametrize("options", [dict(evict_strategy=None), dict(evict_strategy="lru", remember_evicted=5000),
+                                     dict(evict_strategy="ttl", time_to_live=9, remember_evicted=70)])
+def test_show_tells_what_a_table_takes(options, tmp_path, capsys):
+    """As `sok.table_stats` says it of the table itself; the keys that it remembers by a rule."""
+    sok.init()
+    with tf.Graph().as_default(), tf.Session() as session:
+        table = sok.DynamicVariable(4, init_capacity=300, max_capacity=300, name="t", **options)
+        vectors = sok.all2all_dense_embedding(table, tf.range(300, dtype=tf.int64))
+        step = sok.OptimizerWrapper(tf.train.AdagradOptimizer(0.1)).apply_gradients(
+            [(tf.gradients(vectors, table)[0], table)])
+        stats, manager = sok.table_stats(table), sok.CheckpointManager(str(tmp_path))
+        session.run(tf.global_variables_initializer())
+        session.run(step)
+        manager.save(session, 1)
+        taken = session.run(stats.device_bytes)
+    assert run("show", tmp_path) == 0
+    memory, = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  memory")]
+    shown, remembered = int(memory.split()[1].replace(",", "")), options.get("remember_evicted", 0)
+    assert ("; besides 16 for each of remember_evicted" in memory) == bool(remembered)
+    assert abs(shown + 16 * remembered - taken) <= 128, (shown, remembered, taken)  # clocks and counters
 
 
 def test_verify(made, capsys):

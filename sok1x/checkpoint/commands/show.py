@@ -67,8 +67,10 @@ def _memory(table: Table) -> str:
     counters = _counter_bytes(table)
     total = table.rows * row + 16 * slots + counters
     counts = ", and {:,} (admission's counters)".format(counters) if counters else ""
-    return "{:,} ({}) on a rank with {:,} rows: {:,} bytes a row{}{}".format(
-        total, size(total), table.rows, row, index, counts)
+    # What no checkpoint has: how many keys the table remembers, and whether it has a cache.
+    more = "; besides 16 for each of remember_evicted" if shard_names.SCORES[0] in table.parts else ""
+    return "{:,} ({}) on a rank with {:,} rows: {:,} bytes a row{}{}{}".format(
+        total, size(total), table.rows, row, index, counts, more)
 
 
 def _counter_bytes(table: Table) -> int:
