@@ -66,7 +66,7 @@ class NoSpaceError(WriteError):
             "No space left to write {}: it needs {} bytes, and {} bytes are free{}. Free some space, {}or write to "
             "another file system.".format(
                 path, wanted, "an unknown number of" if free is None else free,
-                "" if free is None or free < wanted else
+                "" if free is None or free <= max(wanted, _ENTRY) else
                 ": a quota is used up, or the number of files (inodes; df -i shows it)", advice and advice + ", "))
 
     def __reduce__(self) -> tuple:

@@ -68,10 +68,11 @@ def test_a_full_disk_says_which_option_keeps_fewer(tmp_path, monkeypatch):
         assert "Free some space, or write to" in str(errors.of_write(OSError(error, "full"), "a dump's"))
 
 
-@pytest.mark.parametrize("free, quota", [(12, False), (None, False), (4096, True), (1 << 40, True)])
-def test_where_bytes_are_free_it_is_a_quota_or_the_number_of_files(free, quota):
+@pytest.mark.parametrize("wanted, free, quota", [(9000, 12, False), (9000, None, False), (0, 0, False),
+                                                 (0, 1 << 40, True), (9000, 1 << 40, True)])
+def test_where_bytes_are_free_it_is_a_quota_or_the_number_of_files(wanted, free, quota):
     """What the system gives then is the same, or as much as the same (ENOSPC of no inodes, EDQUOT)."""
-    assert ("a quota is used up, or the number of files" in str(errors.NoSpaceError("part", 4096, free))) == quota
+    assert ("a quota is used up, or the number of files" in str(errors.NoSpaceError("part", wanted, free))) == quota
 
 
 def test_what_is_no_checkpoint_is_not_replaced(tmp_path):
