@@ -5,15 +5,15 @@ from typing import Any
 class NoCopies:
     """A class whose objects are not copied, by `copy.copy`, `copy.deepcopy` or pickle, as objects that have one are."""
 
-    def no_copy(self, caller: str) -> TypeError:
+    def _no_copy(self, caller: str) -> TypeError:
         """The error that says what to do instead. caller: what was asked for a copy."""
         raise NotImplementedError
 
     def __copy__(self) -> Any:
-        raise self.no_copy("copy.copy")
+        raise self._no_copy("copy.copy")
 
     def __deepcopy__(self, memo: Any) -> Any:
-        raise self.no_copy("copy.deepcopy")
+        raise self._no_copy("copy.deepcopy")
 
     def __reduce__(self) -> Any:
-        raise self.no_copy("pickle")
+        raise self._no_copy("pickle")

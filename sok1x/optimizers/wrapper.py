@@ -69,7 +69,7 @@ class OptimizerWrapper(NoCopies, Trackable):
         # A tf.train.Checkpoint takes for an optimizer what lists this name, and saves its slots: `_own` has them.
         return [name for name in super().__dir__() if name != "get_slot_names"]
 
-    def no_copy(self, caller: str) -> TypeError:
+    def _no_copy(self, caller: str) -> TypeError:
         """See `NoCopies`."""
         return TypeError("OptimizerWrapper: got {} of one, or of an object that has it, expected another one: its "
                          "slots belong to tables, of which there are no copies. Make a second OptimizerWrapper of "

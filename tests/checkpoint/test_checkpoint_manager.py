@@ -56,6 +56,7 @@ def test_a_full_disk_says_which_option_keeps_fewer(tmp_path, monkeypatch):
     def full(folder, made):
         raise errors.of_write(OSError(errno.ENOSPC, "full"), folder)
 
+    sok.init()
     monkeypatch.setattr(manifest, "write", full)
     with tf.Graph().as_default(), tf.Session() as session:
         sok.Variable([[1.0, 2.0]], name="table")

@@ -86,12 +86,14 @@ def test_keras_weights_have_all_rows_on_one_rank(tmp_path):
             inputs = tf.keras.Input([1, 1], dtype=tf.int64)
             model = tf.keras.Model(inputs, tf.keras.layers.Flatten()(layer(inputs)))
             model.compile(tf.train.GradientDescentOptimizer(0.5), "mse")
-            if os.path.exists(path + ".index"):
+            if os.path.exists(path) or os.path.exists(path + ".index"):
                 model.load_weights(path)
             else:
                 model.fit(keys, np.ones([30, 2]), batch_size=6, verbose=0)
                 model.save_weights(path)
                 tf.train.Saver(model.weights).save(session, path + "_by_name")
+                if "cache_rows" not in options:
+                    model.save_weights(path + ".h5")
                 if "cache_rows" in options:
                     with pytest.raises(CheckpointError, match="model.save to .* in host memory"):
                         model.save(str(tmp_path / "model.h5"))
@@ -103,8 +105,9 @@ def test_keras_weights_have_all_rows_on_one_rank(tmp_path):
         np.testing.assert_array_equal(predicted(path, **options), expected)
     path = str(tmp_path / "weights_without_a_cache")
     expected = predicted(path)
-    with pytest.raises(MismatchError, match="of tables without a cache.*save that by tf.train.Saver"):
-        predicted(path, cache_rows=8)
+    for file in (path, path + ".h5"):
+        with pytest.raises(MismatchError, match="of tables without a cache.*save that by tf.train.Saver"):
+            predicted(file, cache_rows=8)
     np.testing.assert_array_equal(predicted(path + "_by_name", cache_rows=8), expected)
 
 

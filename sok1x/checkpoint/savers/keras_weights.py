@@ -203,15 +203,19 @@ def _names_in(prefix: str) -> Optional[List[List[str]]]:
 
 def _expect_names(prefix: str, cached: List[str]) -> None:
     """Raises MismatchError where one rank has saved tables as Keras' own does: those with a cache go by their names."""
-    if not tf.train.checkpoint_exists(prefix):
-        return
-    reader = tf.train.load_checkpoint(prefix)
-    missing = [name for name in cached if not reader.has_tensor(name)]
-    if missing and reader.has_tensor("_CHECKPOINTABLE_OBJECT_GRAPH"):
+    missing = cached
+    if not os.path.isfile(prefix):  # as Keras' own format has it
+        if not tf.train.checkpoint_exists(prefix):
+            return
+        reader = tf.train.load_checkpoint(prefix)
+        missing = [name for name in cached if not reader.has_tensor(name)]
+        if not reader.has_tensor("_CHECKPOINTABLE_OBJECT_GRAPH"):
+            return
+    if missing:
         raise MismatchError((
-            "load_weights: {} is what Keras' own save_weights writes on one rank of tables without a cache, and table "
-            "'{}' has one here, and is found by its name alone. Load it into the model without cache_rows, save that "
-            "by tf.train.Saver(model.weights), and load what this has written.").format(prefix, "', '".join(missing)))
+            "load_weights: {} is what Keras' own save_weights writes on one rank of tables without a cache, and here "
+            "'{}' has one, and is found by its name alone. Load it into the model without cache_rows, save that by "
+            "tf.train.Saver(model.weights), and load what this has written.").format(prefix, "', '".join(missing)))
 
 
 def _paired(model: Any, filepath: Any, saved: List[str], of_optimizer: List[str]) -> Dict[str, Any]:

@@ -138,7 +138,7 @@ class StampedVariable(NoCopies, ShardVariable):
             eager_slots.fit(self)
         return made
 
-    def no_copy(self, caller: str) -> TypeError:
+    def _no_copy(self, caller: str) -> TypeError:
         """Of TensorFlow's variables there are copies; a table's would be a plain variable, whose rows no key finds."""
         return TypeError((
             "table '{}': got {} of it, or of a layer or an object that has it, expected another table: its rows mean "
