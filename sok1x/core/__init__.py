@@ -20,6 +20,6 @@ Rooms:
     frameworks          what TensorFlow, Keras and Horovod must know of them
 
 Everywhere:
-    no_copies           what `copy` and pickle are told
+    no_copies           what `copy.deepcopy` and pickle are told
     thread_scope        what holds inside a block, in one thread and those that work for it
 """

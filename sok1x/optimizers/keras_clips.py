@@ -1,8 +1,7 @@
 """What a Keras optimizer clips by itself: lifted while gradients are not averaged, and done by all ranks' norms."""
 import contextlib
 import threading
-import weakref
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
 
 from sok1x.graph_ops.bridge.tensorflow_versions import V2, NewKerasOptimizer
 from sok1x.optimizers import clipping
@@ -14,7 +13,7 @@ _NAMES_OF_NEWER = ("clipnorm", "global_clipnorm", "clipvalue")
 Pairs = List[Tuple[Any, Any]]
 
 _lock = threading.Lock()
-_off: Any = weakref.WeakKeyDictionary()  # optimizer -> [how many steps have its limits off, by threads; the limits]
+_off: Dict[int, Tuple[Set[object], Dict[str, Any]]] = {}  # id of an optimizer -> (steps that have them off; its limits)
 
 
 def _by_global_norm(pairs: Pairs, limit: Any) -> Pairs:
@@ -49,42 +48,46 @@ def lifted(optimizer: Any) -> Iterator[Callable[[Any], Pairs]]:
         ([1.0, 2.0], 2.0)
     """
     clips = getattr(optimizer, "inner_optimizer", optimizer)  # of a LossScaleOptimizer of Keras' the one that it scales
-    limits = _take_off(clips)
-    names = [name for name in _NAMES if name in limits]
-    if NewKerasOptimizer is not None and isinstance(clips, NewKerasOptimizer):
-        # They clip by the first that is above 0, and by no other.
-        names = [name for name in _NAMES_OF_NEWER if name in limits and limits[name] > 0][:1]
-
-    def clip(pairs: Any) -> Pairs:
-        for name in names:
-            pairs = _CLIPS[name](pairs, limits[name])
-        return list(pairs)
-
+    step = object()
     try:
+        limits = _take_off(clips, step)
+        names = [name for name in _NAMES if name in limits]
+        if NewKerasOptimizer is not None and isinstance(clips, NewKerasOptimizer):
+            # They clip by the first that is above 0, and by no other.
+            names = [name for name in _NAMES_OF_NEWER if name in limits and limits[name] > 0][:1]
+
+        def clip(pairs: Any) -> Pairs:
+            for name in names:
+                pairs = _CLIPS[name](pairs, limits[name])
+            return list(pairs)
+
         yield clip
     finally:
-        _put_back(clips)
+        _put_back(clips, step)
 
 
-def _take_off(clips: Any) -> Dict[str, Any]:
+def _take_off(clips: Any, step: object) -> Dict[str, Any]:
     """The limits of an optimizer, which has none until `_put_back`: who comes meanwhile is given the same."""
     with _lock:
-        if clips not in _off:
-            limits = {name: getattr(clips, name) for name in _NAMES if getattr(clips, name, None) is not None}
-            for name in limits:
-                if V2:
-                    setattr(clips, name, None)
-                else:
-                    delattr(clips, name)
-            _off[clips] = [0, limits]
-        _off[clips][0] += 1
-        return _off[clips][1]
+        steps, limits = _off.setdefault(id(clips), (set(), {}))
+        steps.add(step)
+        # What is there though another has taken the limits off has been set since.
+        limits.update({name: getattr(clips, name) for name in _NAMES if getattr(clips, name, None) is not None})
+        for name in limits:
+            if V2:
+                setattr(clips, name, None)
+            else:
+                vars(clips).pop(name, None)
+        return dict(limits)
 
 
-def _put_back(clips: Any) -> None:
-    """The last one gives the optimizer its limits back."""
+def _put_back(clips: Any, step: object) -> None:
+    """The last one gives the optimizer its limits back, but those that have been set since."""
     with _lock:
-        _off[clips][0] -= 1
-        if _off[clips][0] == 0:
-            for name, value in _off.pop(clips)[1].items():
-                setattr(clips, name, value)
+        steps, limits = _off.get(id(clips), (set(), {}))
+        steps.discard(step)
+        if not steps:
+            _off.pop(id(clips), None)
+            for name, value in limits.items():
+                if getattr(clips, name, None) is None:
+                    setattr(clips, name, value)

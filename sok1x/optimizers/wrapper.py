@@ -69,6 +69,9 @@ class OptimizerWrapper(NoCopies, Trackable):
         # A tf.train.Checkpoint takes for an optimizer what lists this name, and saves its slots: `_own` has them.
         return [name for name in super().__dir__() if name != "get_slot_names"]
 
+    def __copy__(self) -> Any:
+        raise self._no_copy("copy.copy")
+
     def _no_copy(self, caller: str) -> TypeError:
         """See `NoCopies`."""
         return TypeError("OptimizerWrapper: got {} of one, or of an object that has it, expected another one: its "

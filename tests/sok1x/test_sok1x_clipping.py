@@ -228,5 +228,25 @@ def test_limits_are_off_for_all_threads_that_step_at_once():
         assert optimizer.clipvalue == 2.0
         with keras_clips.lifted(optimizer) as clip:
             clipped.append(clip([(tf.constant([1.0, 3.0]), weights)])[0][0])
+            optimizer.clipvalue = 7.0  # by a program, for later steps: it stays
+        assert optimizer.clipvalue == 7.0
         with tf.Session() as run:
             np.testing.assert_array_equal(run.run(clipped), [[1.0, 2.0]] * 3)
+
+
+@pytest.mark.skipif(tf.__version__.startswith("1."), reason="the newer optimizers are TensorFlow 2's")
+def test_limits_of_a_step_that_fails_are_not_those_of_the_next():
+    """The newer optimizers compare them with 0."""
+    with graph():
+        weights = tf.Variable([0.0], use_resource=True)
+        optimizer = tf.compat.v2.keras.optimizers.SGD(1.0)
+        for wrong in ("2", tf.constant(2.0)):
+            optimizer.clipnorm = wrong
+            with pytest.raises(TypeError), keras_clips.lifted(optimizer):
+                raise AssertionError("no error")
+            assert optimizer.clipnorm is wrong
+        optimizer.clipnorm = 10.0
+        with keras_clips.lifted(optimizer) as clip:
+            clipped = clip([(tf.constant([500.0]), weights)])[0][0]
+        with tf.Session() as run:
+            np.testing.assert_allclose(run.run(clipped), [10.0], rtol=1e-6)
