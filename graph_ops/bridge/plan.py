@@ -161,8 +161,8 @@ def get(number):
 
 
 def all_of():
-    """The plans whose graphs are there."""
-    return list(_by_number.values())
+    """The plans whose graphs are there. Other threads may build graphs meanwhile: `values` would fail."""
+    return [plan for plan in (reference() for reference in _by_number.valuerefs()) if plan is not None]
 
 
 def graph_of(number):
