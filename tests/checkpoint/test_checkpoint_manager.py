@@ -1,6 +1,5 @@
 """CheckpointManager: whose session it is given, which checkpoints stay, and what is said of others' checkpoints."""
 import contextlib
-import errno
 import os
 import threading
 from unittest import mock
@@ -11,9 +10,8 @@ import tensorflow.compat.v1 as tf
 from ranks import run_ranks
 
 import sok1x as sok
-from sok1x.checkpoint import errors
 from sok1x.checkpoint.errors import CheckpointError
-from sok1x.checkpoint.files import folders, manifest
+from sok1x.checkpoint.files import folders
 from sok1x.graph_ops.bridge.tensorflow_versions import V2
 
 
@@ -50,30 +48,6 @@ def test_a_later_checkpoint_of_a_saver_is_told(tmp_path):
             assert manager.restore(session) == 1
         told, = [call[0][0] % call[0][1:] for call in warning.call_args_list]
         assert "restores step 1" in told and folder + "/mine-2" in told, told
-
-
-def test_a_full_disk_says_which_option_keeps_fewer(tmp_path, monkeypatch):
-    def full(folder, made):
-        raise errors.of_write(OSError(errno.ENOSPC, "full"), folder)
-
-    sok.init()
-    monkeypatch.setattr(manifest, "write", full)
-    with tf.Graph().as_default(), tf.Session() as session:
-        sok.Variable([[1.0, 2.0]], name="table")
-        manager = sok.CheckpointManager(str(tmp_path))
-        session.run(tf.global_variables_initializer())
-        with pytest.raises(errors.NoSpaceError, match=r"keep fewer checkpoints \(keep_checkpoint_max\), or write to"):
-            manager.save(session, 1)
-    assert os.listdir(str(tmp_path)) == [".sok1x.lock"]
-    for error in (errno.ENOSPC, errno.EDQUOT):
-        assert "Free some space, or write to" in str(errors.of_write(OSError(error, "full"), "a dump's"))
-
-
-@pytest.mark.parametrize("wanted, free, quota", [(9000, 12, False), (9000, None, False), (0, 0, False),
-                                                 (0, 1 << 40, True), (9000, 1 << 40, True)])
-def test_where_bytes_are_free_it_is_a_quota_or_the_number_of_files(wanted, free, quota):
-    """What the system gives then is the same, or as much as the same (ENOSPC of no inodes, EDQUOT)."""
-    assert ("a quota is used up, or the number of files" in str(errors.NoSpaceError("part", wanted, free))) == quota
 
 
 def test_what_is_no_checkpoint_is_not_replaced(tmp_path):

@@ -92,11 +92,11 @@ def test_keras_weights_have_all_rows_on_one_rank(tmp_path):
                 model.fit(keys, np.ones([30, 2]), batch_size=6, verbose=0)
                 model.save_weights(path)
                 tf.train.Saver(model.weights).save(session, path + "_by_name")
-                if "cache_rows" not in options:
-                    model.save_weights(path + ".h5")
                 if "cache_rows" in options:
                     with pytest.raises(CheckpointError, match="model.save to .* in host memory"):
                         model.save(str(tmp_path / "model.h5"))
+                else:
+                    model.save_weights(path + ".h5")
             return model.predict(keys, batch_size=6)
 
     path = str(tmp_path / "weights")

@@ -60,7 +60,8 @@ def _memory(table: Table) -> str:
     besides = (shard_names.KEYS, shard_names.UNUSED, shard_names.ADMISSION)
     row = sum(np.dtype(part.dtype).itemsize * int(np.prod(part.row_shape, dtype=np.int64))
               for name, part in table.parts.items() if name not in besides)
-    if shard_names.SCORES[0] in table.parts:
+    forgets = shard_names.SCORES[0] in table.parts
+    if forgets:
         row += 8  # its place in the list of free rows
     slots = hash_index.capacity(table.rows) if table.use_hashtable else 0
     index = ", and {:,} slots of 16 (index)".format(slots) if slots else ""
@@ -68,7 +69,7 @@ def _memory(table: Table) -> str:
     total = table.rows * row + 16 * slots + counters
     counts = ", and {:,} (admission's counters)".format(counters) if counters else ""
     # What no checkpoint has: how many keys the table remembers, and whether it has a cache.
-    more = "; besides 16 for each of remember_evicted" if shard_names.SCORES[0] in table.parts else ""
+    more = "; besides 16 for each of remember_evicted" if forgets else ""
     return "{:,} ({}) on a rank with {:,} rows: {:,} bytes a row{}{}{}".format(
         total, size(total), table.rows, row, index, counts, more)
 

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 import tensorflow.compat.v1 as tf
 
 from sok1x import launch
+from sok1x.checkpoint.eager import graph_rest
 from sok1x.checkpoint.errors import CheckpointError, MismatchError
 from sok1x.checkpoint.files import prefixes
 from sok1x.checkpoint.files.checkpoint_files import Checkpoint
@@ -205,12 +206,10 @@ def _expect_names(prefix: str, cached: List[str]) -> None:
     """Raises MismatchError where one rank has saved tables as Keras' own does: those with a cache go by their names."""
     missing = cached
     if not os.path.isfile(prefix):  # as Keras' own format has it
-        if not tf.train.checkpoint_exists(prefix):
+        if not tf.train.checkpoint_exists(prefix) or graph_rest.is_by_name(prefix):
             return
         reader = tf.train.load_checkpoint(prefix)
         missing = [name for name in cached if not reader.has_tensor(name)]
-        if not reader.has_tensor("_CHECKPOINTABLE_OBJECT_GRAPH"):
-            return
     if missing:
         raise MismatchError((
             "load_weights: {} is what Keras' own save_weights writes on one rank of tables without a cache, and here "
